@@ -1,0 +1,36 @@
+-- grants.sql: who may do what. Run by euterpe-migrate after the functions, whole, every time something changed.
+--
+-- Services may execute the functions they need and read no table. Tests compare this list with the database.
+
+revoke all on all tables in schema euterpe from
+  euterpe_api, euterpe_transcode, euterpe_webhook, euterpe_operator, euterpe_readonly;
+revoke all on all functions in schema euterpe from
+  public, euterpe_api, euterpe_transcode, euterpe_webhook, euterpe_operator, euterpe_readonly;
+
+grant usage on schema euterpe to
+  euterpe_api, euterpe_transcode, euterpe_webhook, euterpe_operator, euterpe_readonly;
+
+-- Every service keeps itself known and the queue in order.
+grant execute on function
+  euterpe.worker_seen_v1, euterpe.worker_stopped_v1, euterpe.upkeep_v1, euterpe.tick_v1
+  to euterpe_api, euterpe_transcode, euterpe_webhook;
+
+grant execute on function
+  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.find_api_key_v1
+  to euterpe_api;
+
+grant execute on function
+  euterpe.claim_jobs_v1, euterpe.heartbeat_jobs_v1, euterpe.advance_jobs_v1, euterpe.complete_jobs_v1,
+  euterpe.fail_jobs_v1, euterpe.release_jobs_v1
+  to euterpe_transcode;
+
+grant execute on function
+  euterpe.create_queue_v1, euterpe.pause_queue_v1, euterpe.resume_queue_v1,
+  euterpe.add_requester_v1, euterpe.disable_requester_v1, euterpe.enable_requester_v1, euterpe.list_requesters_v1,
+  euterpe.add_api_key_v1, euterpe.revoke_api_key_v1,
+  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1,
+  euterpe.upkeep_v1, euterpe.tick_v1
+  to euterpe_operator;
+
+grant execute on function euterpe.orphan_check_v1 to euterpe_operator, euterpe_readonly;
+grant select on euterpe.job_timeline to euterpe_operator, euterpe_readonly;

@@ -1,0 +1,64 @@
+-- _job_complaint: what is wrong with a job that somebody wants to enqueue; null when nothing is.
+--
+--   caller  _enqueue_jobs, for each item, before anything is written or a key is used
+--   see     design §3, §6
+create or replace function euterpe._job_complaint(
+  p_now          timestamptz,
+  p_requester_id text,
+  p_job          euterpe._new_job
+)
+returns text
+language plpgsql
+stable
+set search_path = euterpe, pg_temp
+as $$
+begin
+  return case
+    when jsonb_typeof(p_job.request) is distinct from 'object'
+      then 'request must be a JSON object'
+    when p_job.job_id is not null and substr(p_job.job_id::text, 15, 1) <> '7'
+      then 'job_id must be a UUIDv7'
+    when p_job.job_id is not null and get_byte(uuid_send(p_job.job_id), 15) <> _bucket(p_requester_id)
+      then format('the last byte of job_id must be %s, the bucket of requester %s',
+                  to_hex(_bucket(p_requester_id)), p_requester_id)
+    when p_job.job_id is not null and abs(extract(epoch from _id_time(p_job.job_id) - p_now)) > 600
+      then 'the time in job_id must be within 10 minutes of the database''s clock'
+    when p_job.priority not between 0 and 1000
+      then format('priority %s must be in 0..1000', p_job.priority)
+    when p_job.max_attempts not between 1 and 100
+      then format('max_attempts %s must be in 1..100', p_job.max_attempts)
+    when p_job.run_at > p_now + interval '30 days'
+      then 'run_at may lie at most 30 days ahead'
+    when length(p_job.external_id) not between 1 and 255
+      then 'external_id must have 1 to 255 characters'
+    when jsonb_typeof(p_job.metadata) <> 'object'
+      then 'metadata must be a JSON object'
+    when p_job.metadata is not null
+     and ((select count(*) > 16 from jsonb_object_keys(p_job.metadata))
+          or exists (select from jsonb_each_text(p_job.metadata) m
+                      where octet_length(m.key) > 256 or octet_length(m.value) > 256))
+      then 'metadata may have at most 16 keys of at most 256 bytes each, keys and values alike'
+    when length(p_job.traceparent) > 255
+      then 'traceparent may have at most 255 characters'
+    when cardinality(p_job.event_filter) > 20 or octet_length(p_job.event_filter::text) > 2000
+      then 'event_filter may name at most 20 event types'
+    when length(p_job.callback_origin) > 300
+      then 'callback_origin may have at most 300 characters'
+    when exists (select from jsonb_each(p_job.sealed) s
+                  where s.key not in ('storage', 'callback')
+                     or not s.value ?& array['encrypted', 'dek_wrapped', 'kek_id', 'encryption_version'])
+      then 'sealed must hold storage and callback, each with encrypted, dek_wrapped, kek_id, encryption_version'
+    when p_job.idempotency_key !~ '^[\x21-\x7e]{1,255}$'
+      then 'idempotency_key must be 1 to 255 visible ASCII characters'
+    when length(p_job.request_hash) <> 32
+      then 'request_hash must be the 32 bytes of a SHA-256'
+    when length(p_job.response) > 65536
+      then 'response may have at most 64 KiB'
+    when p_job.key_ttl_seconds not between 259200 and 7776000
+      then format('key_ttl_seconds %s must be in 259200..7776000 (3 to 90 days)', p_job.key_ttl_seconds)
+  end;
+end;
+$$;
+
+comment on function euterpe._job_complaint is 'What is wrong with a job to be enqueued; null when nothing is.';
+revoke execute on function euterpe._job_complaint from public;

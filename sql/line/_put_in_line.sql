@@ -1,0 +1,49 @@
+-- _put_in_line: file entries, now or for later.
+--
+--   caller  _enqueue_jobs, _end_or_requeue; the item already carries the same line_seq
+--   writes  ready, or delayed when run_at lies ahead
+--   see     docs/line.md
+--
+-- The clock and V are read here, after the xid: so no entry is ever filed below a mark that the tick wrote
+-- once this transaction could be seen running (_safe_point).
+--
+-- An item that comes back stands at greatest(V, line_key): it keeps the place of its first key and is not
+-- charged twice. For a new item that is its first key itself.
+create or replace function euterpe._put_in_line(
+  p_queue_ids smallint[],
+  p_job_ids   uuid[],
+  p_sequences integer[],
+  p_line_keys bigint[],
+  p_line_seqs bigint[],
+  p_run_ats   timestamptz[]
+)
+returns void
+language plpgsql
+volatile
+set search_path = euterpe, pg_catalog, pg_temp
+as $$
+declare
+  v_now timestamptz;
+begin
+  perform pg_current_xact_id();
+  v_now := _now();
+
+  insert into delayed (queue_id, run_at, seq, job_id, sequence)
+  select e.queue_id, e.run_at, e.line_seq, e.job_id, e.sequence
+    from unnest(p_queue_ids, p_run_ats, p_line_seqs, p_job_ids, p_sequences)
+         as e (queue_id, run_at, line_seq, job_id, sequence)
+   where e.run_at > v_now;
+
+  insert into ready (queue_id, shard, key, seq, job_id, sequence)
+  select e.queue_id, 0, greatest(v.virtual_time, e.line_key), e.line_seq, e.job_id, e.sequence
+    from unnest(p_queue_ids, p_line_keys, p_line_seqs, p_job_ids, p_sequences, p_run_ats)
+         as e (queue_id, line_key, line_seq, job_id, sequence, run_at)
+    join (select q.queue_id, _virtual_time(q.queue_id) as virtual_time
+            from (select distinct u.queue_id from unnest(p_queue_ids) as u (queue_id)) q) v
+      on v.queue_id = e.queue_id
+   where e.run_at is null or e.run_at <= v_now;
+end;
+$$;
+
+comment on function euterpe._put_in_line is 'Files entries in ready, or in delayed when their time lies ahead.';
+revoke execute on function euterpe._put_in_line from public;

@@ -1,0 +1,46 @@
+-- _sweep: move virtual time and the floor of a line.
+--
+--   caller  _tick, under the line's try-lock: nobody else writes V, floor or safe
+--   writes  euterpe_line.q<queue>_virtual, _floor, _ready_safe, _ready_mark, _ready_mark_xid
+--   see     docs/line.md, with the proof
+--
+-- V follows what was taken, but never passes the lowest key that still waits. The floor, where claims begin
+-- to look, is the lowest key that is there or may still come; it is a hint: a transaction that read an older
+-- V and commits late may file below it, and the next sweep finds its entry, because the sweep itself begins
+-- at the safe point. p_whole ignores even that.
+create or replace function euterpe._sweep(
+  p_queue_id smallint,
+  p_settled  bigint,
+  p_whole    boolean
+)
+returns void
+language plpgsql
+volatile
+set search_path = euterpe, pg_catalog, pg_temp
+as $$
+declare
+  v_prefix  text   := 'euterpe_line.q' || p_queue_id || '_';
+  v_safe    bigint := pg_sequence_last_value((v_prefix || 'ready_safe')::regclass);
+  v_virtual bigint := _virtual_time(p_queue_id);
+  v_lowest  bigint;
+begin
+  select r.key into v_lowest
+    from ready r
+   where r.queue_id = p_queue_id and r.shard = 0
+     and r.key >= case when p_whole then 0 else v_safe end
+   order by r.key, r.seq
+   limit 1;
+  if v_lowest < v_safe then
+    perform nextval((v_prefix || 'strays')::regclass);
+  end if;
+
+  -- least() passes over a null: with nothing in the line, V is what was taken.
+  v_virtual := greatest(v_virtual, least(v_lowest, pg_sequence_last_value((v_prefix || 'taken')::regclass)));
+  perform setval((v_prefix || 'virtual')::regclass, v_virtual);
+  perform setval((v_prefix || 'floor')::regclass, least(v_lowest, v_virtual));
+  perform _safe_point(p_queue_id, 'ready', p_settled, least(v_lowest, v_virtual));
+end;
+$$;
+
+comment on function euterpe._sweep is 'Moves virtual time, floor and safe point of a line.';
+revoke execute on function euterpe._sweep from public;

@@ -1,0 +1,63 @@
+-- _tick: sweep, promote and reclaim one line, bounded.
+--
+--   caller  _tick_if_due, which holds the line's try-lock
+--   writes  delayed, ready, leases, the line's cursors; jobs through _reclaim_jobs
+--   see     docs/line.md; design §4.3, §4.4
+--
+-- After a gap longer than a third of a lease the database, or everybody, was away: reclaim then waits one
+-- lease, so that living workers can speak first.
+-- Once a minute all safe points are ignored and the whole line is looked at. Finding something below a safe
+-- point then means a broken promise (or a clock set back); it is served all the same, and counted in
+-- q<queue>_strays, which health shows.
+create or replace function euterpe._tick(
+  p_now           timestamptz,
+  p_queue_id      smallint,
+  p_holds         text,
+  p_lease_seconds integer,
+  p_age_ms        bigint
+)
+returns void
+language plpgsql
+volatile
+set search_path = euterpe, pg_catalog, pg_temp
+as $$
+declare
+  v_prefix    text    := 'euterpe_line.q' || p_queue_id || '_';
+  v_now_ms    bigint  := extract(epoch from p_now) * 1000;
+  v_whole     boolean := v_now_ms / 60000 <> (v_now_ms - p_age_ms) / 60000;
+  v_settled   bigint  := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+  v_safe      bigint;
+  v_since     timestamptz;
+  v_lowest    bigint;
+begin
+  -- delayed: what is due goes to ready.
+  v_safe  := pg_sequence_last_value((v_prefix || 'delayed_safe')::regclass);
+  v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
+  perform _promote(p_now, p_queue_id, v_since, 1000);
+  select floor(extract(epoch from d.run_at) * 1000) into v_lowest
+    from delayed d
+   where d.queue_id = p_queue_id and d.run_at >= v_since
+   order by d.run_at limit 1;
+  perform _safe_point(p_queue_id, 'delayed', v_settled, least(v_lowest, v_now_ms));
+
+  -- leases: what lapsed goes back to its line.
+  if p_age_ms > p_lease_seconds * 1000 / 3 and p_age_ms < v_now_ms then
+    perform setval((v_prefix || 'hold')::regclass, v_now_ms + p_lease_seconds * 1000);
+  end if;
+  v_safe  := pg_sequence_last_value((v_prefix || 'leases_safe')::regclass);
+  v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
+  if pg_sequence_last_value((v_prefix || 'hold')::regclass) <= v_now_ms and p_holds = 'jobs' then
+    perform _reclaim_jobs(p_now, p_queue_id, v_since, 500);
+  end if;
+  select floor(extract(epoch from l.due_at) * 1000) into v_lowest
+    from leases l
+   where l.queue_id = p_queue_id and l.due_at >= v_since
+   order by l.due_at limit 1;
+  perform _safe_point(p_queue_id, 'leases', v_settled, least(v_lowest, v_now_ms));
+
+  perform _sweep(p_queue_id, v_settled, v_whole);
+end;
+$$;
+
+comment on function euterpe._tick is 'Sweeps, promotes and reclaims one line, bounded.';
+revoke execute on function euterpe._tick from public;

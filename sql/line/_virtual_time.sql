@@ -1,0 +1,17 @@
+-- _virtual_time: V of a line, about the key that is being served now.
+--
+--   caller  _fair_keys, _put_in_line, _promote, _sweep; all after they have an xid
+--   see     docs/line.md
+create or replace function euterpe._virtual_time(
+  p_queue_id smallint
+)
+returns bigint
+language sql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select pg_sequence_last_value(('euterpe_line.q' || p_queue_id || '_virtual')::regclass)
+$$;
+
+comment on function euterpe._virtual_time is 'Virtual time of a line: no key is put below the V its transaction read.';
+revoke execute on function euterpe._virtual_time from public;

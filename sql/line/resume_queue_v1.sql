@@ -1,0 +1,26 @@
+-- resume_queue_v1: a line hands out work again.
+--
+--   caller  an operator
+--   writes  queues.paused_at, operator_log
+--   raises  UT006  no such queue
+create or replace function euterpe.resume_queue_v1(
+  p_queue text,
+  p_why   text default null
+)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = euterpe, pg_temp
+as $$
+begin
+  update queues q set paused_at = null where q.name = p_queue;
+  if not found then
+    raise exception using errcode = 'UT006', message = format('there is no queue %s', p_queue);
+  end if;
+  perform _log_act('resume_queue', p_queue, p_why);
+end;
+$$;
+
+comment on function euterpe.resume_queue_v1 is 'A line hands out work again.';
+revoke execute on function euterpe.resume_queue_v1 from public;

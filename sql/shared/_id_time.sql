@@ -1,0 +1,16 @@
+-- _id_time: the time inside a UUIDv7.
+--
+--   caller  _enqueue_jobs (created_at is the id's own time), _job_complaint, _make_partitions, _is_pruned
+create or replace function euterpe._id_time(
+  p_id uuid
+)
+returns timestamptz
+language sql
+immutable
+set search_path = pg_catalog, pg_temp
+as $$
+  select to_timestamp(('x' || translate(left(p_id::text, 13), '-', ''))::bit(48)::bigint / 1000.0)
+$$;
+
+comment on function euterpe._id_time is 'The millisecond in which a UUIDv7 was made.';
+revoke execute on function euterpe._id_time from public;

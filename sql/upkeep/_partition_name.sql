@@ -1,0 +1,18 @@
+-- _partition_name: what the partition of a table for a week is called: inbox_jobs_p20261116, by its Monday.
+--
+--   caller  _make_partitions, _insist_partition, _is_pruned
+create or replace function euterpe._partition_name(
+  p_table text,
+  p_at    timestamptz
+)
+returns text
+language sql
+immutable
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+as $$
+  select p_table || to_char(date_trunc('week', p_at), '"_p"YYYYMMDD')
+$$;
+
+comment on function euterpe._partition_name is 'Name of the partition of a table for the week of an instant.';
+revoke execute on function euterpe._partition_name from public;

@@ -1,0 +1,69 @@
+//! `euterpe`: the command line for people.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use euterpe::dev::{self, Cluster, Durability};
+use euterpe::{config, store::migrate};
+
+/// A Postgres-native queue service for transcoding.
+#[derive(Parser)]
+#[command(name = "euterpe", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Twenty jobs, a worker killed in the middle, and the timeline of what happened. Needs nothing but Postgres.
+    Demo,
+    /// psql on a private database with everything loaded; it is kept in .euterpe/ and stops when you leave.
+    Psql {
+        /// Handed to psql, e.g. `-- -c '\df+ euterpe.*'`.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    #[command(hide = true)]
+    DemoWorker,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("euterpe: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.command {
+        What::Demo => dev::demo().await.map(|()| ExitCode::SUCCESS),
+        What::DemoWorker => {
+            let config = config::database(|name| std::env::var(name).ok(), "euterpe-demo-worker")?;
+            dev::demo_worker(config).await.map(|()| ExitCode::SUCCESS)
+        }
+        What::Psql { arguments } => psql(&arguments).await,
+    }
+}
+
+async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let here = std::env::current_dir().context("cannot tell the current directory")?;
+    let dir = Cluster::place(&here.join(PathBuf::from(".euterpe")));
+    let cluster = Cluster::start(&dir, Durability::Durable, &[])?;
+    let url = cluster.url("postgres");
+    migrate::migrate(&url.parse()?).await?;
+
+    let left = Command::new("psql")
+        .arg(&url)
+        .args(arguments)
+        .env("PGOPTIONS", "-c search_path=euterpe,public")
+        .status()
+        .context("cannot run psql; `make setup` installs it")?;
+    Ok(if left.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

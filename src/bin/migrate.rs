@@ -1,0 +1,70 @@
+//! `euterpe-migrate`: brings a database up to this release. Only this program changes the schema.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use euterpe::config;
+use euterpe::store::migrate::{migrate, status};
+
+/// Brings a database up to this release: roles, tables, functions. Safe to run twice, and twice at once.
+///
+/// The database is taken from EUTERPE_DATABASE_URL.
+#[derive(Parser)]
+#[command(name = "euterpe-migrate", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<What>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Migrate (the default).
+    Up,
+    /// Say what is there and what is missing; change nothing. Exit code 3 when something is missing.
+    Status,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("euterpe-migrate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let config = config::database(|name| std::env::var(name).ok(), "euterpe-migrate")?;
+    match arguments.command.unwrap_or(What::Up) {
+        What::Up => {
+            let report = migrate(&config).await?;
+            for migration in &report.migrations {
+                println!("applied {migration}");
+            }
+            for function in &report.functions {
+                println!("loaded  sql/{function}");
+            }
+            if report.migrations.is_empty() && report.functions.is_empty() {
+                println!("nothing to do");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Status => {
+            let status = status(&config).await?;
+            match status.database_version {
+                Some(version) => println!("database    V{version}"),
+                None => println!("database    Euterpe is not here"),
+            }
+            println!("this binary V{}", status.binary_version);
+            for path in &status.functions_to_load {
+                println!("to load     sql/{path}");
+            }
+            for path in &status.functions_unknown {
+                println!("unknown     sql/{path} (of another release)");
+            }
+            Ok(if status.is_current() { ExitCode::SUCCESS } else { ExitCode::from(3) })
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! For people who have neither a database nor a worker yet: a private Postgres, and a first look at the queue.
+
+mod cluster;
+mod demo;
+
+pub use cluster::{Cluster, ClusterError, Durability};
+pub use demo::{demo, demo_worker};

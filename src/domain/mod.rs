@@ -1,0 +1,13 @@
+//! The contract's words as types: parsed at the border, then carried. Nothing here does I/O.
+
+mod claim;
+mod job;
+mod requester;
+mod retry;
+mod worker_id;
+
+pub use claim::{Claim, Outcome};
+pub use job::{BadStatus, JobId, JobStatus, NewJob, Sealed};
+pub use requester::{BadRequesterId, RequesterId};
+pub use retry::{HttpFailure, JobFailure, ReleaseReason};
+pub use worker_id::WorkerId;

@@ -1,0 +1,19 @@
+//! Euterpe, a Postgres-native queue service.
+//!
+//! The queue is the database: claim, lease, fence, dedupe, retry and outbox are the functions of `sql/`. This
+//! library carries: it checks what comes in, calls one function per method, and runs the loops around them.
+//!
+//! The modules are listed in the order a request travels through them, not alphabetically; the blank lines
+//! keep `rustfmt` from sorting them.
+
+/// The contract's words as types. No I/O.
+pub mod domain;
+
+/// The one door to the database; every method is one SQL function.
+pub mod store;
+
+/// A private Postgres and a first look at the queue, for people who have neither.
+pub mod dev;
+
+/// Every setting, typed and bounded, read once.
+pub mod config;

@@ -1,0 +1,113 @@
+//! What the database may refuse, from SQLSTATE to a type.
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+
+/// Why a call into the queue did not do what it was asked.
+///
+/// An answer is a row; a refusal is a SQLSTATE. This enum is the only place that knows the codes, so a new
+/// refusal is one line here and one in each face's status table.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// `UT003`: the idempotency key was used before, for a different request. Names its hash's first 8 digits.
+    #[error("{0}")]
+    IdempotencyConflict(String),
+
+    /// `UT004`: nothing under that name.
+    #[error("{0}")]
+    NotFound(String),
+
+    /// `UT005`: the requester is unknown or disabled.
+    #[error("{0}")]
+    RequesterRefused(String),
+
+    /// `UT006`: no queue of that name.
+    #[error("{0}")]
+    NoSuchQueue(String),
+
+    /// `UT007`: no partition for the job's time; upkeep makes one. Safe to try again.
+    #[error("{0}")]
+    PartitionMissing(String),
+
+    /// `UT011`: the caller's transaction is not read committed.
+    #[error("{0}")]
+    WrongIsolation(String),
+
+    /// Class 22 or 23: the arguments are not acceptable, and the message says why.
+    #[error("{0}")]
+    BadArgument(String),
+
+    /// The database could not be reached, or dropped us. Safe to try again.
+    #[error("database unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+
+    /// The database answered with a word this release does not know. It is newer than we are.
+    #[error("unexpected answer from the database: {0}")]
+    UnexpectedAnswer(String),
+
+    /// Anything else: our bug, or a schema older than this binary.
+    #[error("unexpected database error")]
+    Unexpected(#[source] tokio_postgres::Error),
+}
+
+/// What a store method gives back.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+impl From<tokio_postgres::Error> for StoreError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else {
+            return if is_lost_connection(&error) {
+                Self::Unavailable(error.into())
+            } else {
+                Self::Unexpected(error) // a column we misread is our bug, not an outage
+            };
+        };
+        let told = || db.message().to_owned();
+
+        match db.code().code() {
+            "UT003" => Self::IdempotencyConflict(told()),
+            "UT004" => Self::NotFound(told()),
+            "UT005" => Self::RequesterRefused(told()),
+            "UT006" => Self::NoSuchQueue(told()),
+            "UT007" => Self::PartitionMissing(told()),
+            "UT011" => Self::WrongIsolation(told()),
+            code if code.starts_with("22") || code.starts_with("23") => Self::BadArgument(told()),
+            _ if is_transient(db.code()) => Self::Unavailable(error.into()),
+            _ => Self::Unexpected(error),
+        }
+    }
+}
+
+impl From<PoolError> for StoreError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => error.into(),
+            other => Self::Unavailable(other.into()),
+        }
+    }
+}
+
+fn is_lost_connection(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error;
+    error.is_closed() || error.source().is_some_and(|cause| cause.downcast_ref::<std::io::Error>().is_some())
+}
+
+/// Nothing was done, and the same call may go through in a moment.
+fn is_transient(code: &SqlState) -> bool {
+    [
+        SqlState::QUERY_CANCELED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::TOO_MANY_CONNECTIONS,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        SqlState::DISK_FULL,
+        SqlState::OUT_OF_MEMORY,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ]
+    .contains(code)
+        || code.code().starts_with("08")
+}

@@ -1,0 +1,64 @@
+//! The one door to the database. Every method is one SQL function of the same name; SQL text is nowhere else.
+//!
+//! Statements are prepared once per connection, name their arguments and name the columns they read, so that
+//! a function may gain a newer sibling while this binary runs.
+
+mod error;
+mod inbox;
+mod line;
+pub mod migrate;
+mod people;
+mod requester;
+mod upkeep;
+mod worker;
+
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Config, NoTls, Row};
+
+pub use error::{Result, StoreError};
+pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
+pub use people::{Orphan, TimelineStep};
+pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
+pub use upkeep::UpkeepStep;
+
+/// The queue, as the rest of the program sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pool: Pool,
+}
+
+impl Store {
+    /// A store over at most `connections` connections, opened when they are needed.
+    ///
+    /// A connection that died (server restart, failover) is replaced at its next use.
+    ///
+    /// # Panics
+    /// Never: a runtime is given with the timeouts.
+    #[must_use]
+    pub fn connect(config: Config, connections: usize) -> Self {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config, NoTls, recycling);
+        let pool = Pool::builder(manager)
+            .max_size(connections)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(Duration::from_secs(5)))
+            .create_timeout(Some(Duration::from_secs(5)))
+            .build()
+            .expect("a runtime is given, which is all that build() checks");
+        Self { pool }
+    }
+
+    async fn client(&self) -> Result<Object> {
+        Ok(self.pool.get().await?)
+    }
+
+    /// Runs one prepared statement and gives back its rows.
+    async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let client = self.client().await?;
+        let statement = client.prepare_cached(sql).await?;
+        Ok(client.query(&statement, params).await?)
+    }
+}
