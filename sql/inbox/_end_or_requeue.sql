@@ -61,5 +61,6 @@ begin
 end;
 $$;
 
-comment on function euterpe._end_or_requeue is 'Takes jobs out of the running states: back to the line, to failed, or to dead_letter.';
+comment on function euterpe._end_or_requeue is
+  'Takes jobs out of the running states: back to the line, to failed, or to dead_letter.';
 revoke execute on function euterpe._end_or_requeue from public;

@@ -12,8 +12,8 @@
 -- an entry whose job is held stays in the line. An entry whose seq is no longer the job's line_seq is litter
 -- (the job was cancelled or moved since) and is deleted when met; that is why the scan may be refilled.
 --
--- Why materialized CTEs: on a table without statistics the planner may otherwise run the limited, locking
--- subquery once per outer row and claim more than it was asked to.
+-- Why entries are picked into arrays first: on a table without statistics the planner may otherwise run the
+-- limited, locking subquery once per outer row and claim more than it was asked to.
 -- Why delete by ctid: the rows are locked and ready is never updated, so a ctid stays true; a join could
 -- turn into a scan of the whole line.
 create or replace function euterpe.claim_jobs_v1(
@@ -38,22 +38,21 @@ language plpgsql
 volatile
 security definer
 set search_path = euterpe, pg_temp
-set plan_cache_mode = force_custom_plan
 as $$
 declare
-  v_now     timestamptz := _now();
-  v_queue   queues%rowtype;
-  v_lease   timestamptz;
-  v_key     bigint;
-  v_seq     bigint := -1;
-  v_ctids   tid[];
-  v_seqs    bigint[];
-  v_jobs    uuid[];
-  v_gone    tid[];
-  v_mine    uuid[];
-  v_claimed uuid[] := '{}';
-  v_taken   bigint;
-  v_filed   timestamptz;
+  v_now      timestamptz := _now();
+  v_queue    queues%rowtype;
+  v_lease    timestamptz;
+  v_key      bigint;
+  v_seq      bigint := -1::bigint;
+  v_ctids    tid[];
+  v_seqs     bigint[];
+  v_jobs     uuid[];
+  v_verdicts text[];
+  v_mine     uuid[];
+  v_claimed  uuid[] := '{}'::uuid[];
+  v_taken    bigint;
+  v_filed    timestamptz;
 begin
   perform _insist_read_committed();
   if coalesce(p_limit, 0) not between 1 and 1000 or p_lease_seconds not between 5 and 3600
@@ -77,45 +76,24 @@ begin
   v_key   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor')::regclass);
 
   for v_round in 1 .. 5 loop
-    with picked as materialized (
-      select r.ctid as at, r.key, r.seq, r.job_id
-        from ready r
-       where r.queue_id = v_queue.queue_id
-         and r.shard = 0
-         and r.key >= v_key
-         and (r.key, r.seq) > (v_key, v_seq)
-       order by r.key, r.seq
-       limit p_limit - cardinality(v_claimed)
-         for update skip locked
-    )
-    select array_agg(p.at order by p.key, p.seq), array_agg(p.seq order by p.key, p.seq),
-           array_agg(p.job_id order by p.key, p.seq),
-           max(p.key), (array_agg(p.seq order by p.key desc, p.seq desc))[1]
-      into v_ctids, v_seqs, v_jobs, v_key, v_seq
-      from picked p;
+    select array_agg(p.at), array_agg(p.seq), array_agg(p.job_id), max(p.key)
+      into v_ctids, v_seqs, v_jobs, v_key
+      from _pick_entries(v_queue.queue_id, v_key, v_seq, p_limit - cardinality(v_claimed)) p;
     exit when v_jobs is null;
+    v_seq := v_seqs[cardinality(v_seqs)];
 
-    with locked as materialized (
-      select j.job_id, j.line_seq
-        from inbox_jobs j
-       where j.job_id = any (v_jobs)
-         for no key update skip locked
-    )
-    select array_agg(e.job_id order by e.nth)
-      into v_mine
-      from unnest(v_jobs, v_seqs) with ordinality as e (job_id, seq, nth)
-      join locked l on l.job_id = e.job_id and l.line_seq = e.seq;
+    -- What is ours leaves the line, and so does what is litter. What somebody else holds stays.
+    v_verdicts := _sort_entries(v_jobs, v_seqs);
+    delete from ready r
+     where r.ctid = any (array(
+             select e.at from unnest(v_ctids, v_verdicts) as e (at, verdict) where e.verdict <> 'held'));
 
-    -- What is ours leaves the line, and so does what is certainly litter. What somebody else holds stays.
-    v_gone := array(
-      select e.at
-        from unnest(v_ctids, v_seqs, v_jobs) as e (at, seq, job_id)
-        left join (select i.job_id, i.line_seq from inbox_jobs i where i.job_id = any (v_jobs)) j
-          on j.job_id = e.job_id
-       where e.job_id = any (v_mine) or j.line_seq is distinct from e.seq);
-    delete from ready r where r.ctid = any (v_gone);
-
-    if v_mine is not null then
+    v_mine := array(
+      select e.job_id
+        from unnest(v_jobs, v_verdicts) with ordinality as e (job_id, verdict, nth)
+       where e.verdict = 'mine'
+       order by e.nth);
+    if cardinality(v_mine) > 0 then
       v_claimed := v_claimed || v_mine;
       v_taken   := v_key;
     end if;
@@ -140,12 +118,9 @@ begin
   perform setval(('euterpe_line.q' || v_queue.queue_id || '_taken')::regclass, v_taken);
 
   return query
-  select j.job_id, j.requester_id, j.claim_version, j.claim_token, j.lease_expires_at, j.attempt_count,
-         j.max_attempts, j.credential_version, j.external_id, r.request
-    from inbox_jobs j
-    join job_requests r on r.job_id = any (v_claimed) and r.job_id = j.job_id
-   where j.job_id = any (v_claimed)
-   order by array_position(v_claimed, j.job_id);
+  select c.job_id, c.requester_id, c.claim_version, c.claim_token, c.lease_expires_at, c.attempt_count,
+         c.max_attempts, c.credential_version, c.external_id, c.request
+    from _claimed_jobs(v_claimed) c;
 end;
 $$;
 

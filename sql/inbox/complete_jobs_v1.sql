@@ -53,5 +53,6 @@ begin
 end;
 $$;
 
-comment on function euterpe.complete_jobs_v1 is 'A worker''s jobs have succeeded: stores their results; answers per job.';
+comment on function euterpe.complete_jobs_v1 is
+  'A worker''s jobs have succeeded: stores their results; answers per job.';
 revoke execute on function euterpe.complete_jobs_v1 from public;

@@ -53,7 +53,7 @@ begin
                         _backoff_ms(q.backoff_base_ms, q.backoff_factor, q.backoff_cap_ms,
                                     j.attempt_count + case when c.policy = 'retry_slow' then 4 else 0 end,
                                     s.random) / 1000.0,
-                        least(s.retry_after_seconds, 86400))) end,
+                        least(coalesce(s.retry_after_seconds, 0), 86400))) end,
             null)::_step
       from unnest(p_job_ids, p_claim_versions, p_claim_tokens, p_codes, p_details, p_retry_after_seconds,
                   array(select random() from generate_series(1, cardinality(p_job_ids))))

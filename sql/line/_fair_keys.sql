@@ -21,11 +21,11 @@ volatile
 set search_path = euterpe, pg_catalog, pg_temp
 as $$
 declare
-  v_own      regclass := 'euterpe_line.q' || p_queue_id || '_r' || p_requester_no;
+  v_own      regclass := ('euterpe_line.q' || p_queue_id || '_r' || p_requester_no)::regclass;
   v_virtual  bigint;
   v_tag      bigint;
   v_priority integer;
-  v_keys     bigint[] := '{}';
+  v_keys     bigint[] := '{}'::bigint[];
 begin
   perform pg_current_xact_id();
   v_virtual := _virtual_time(p_queue_id);

@@ -60,5 +60,6 @@ begin
 end;
 $$;
 
-comment on function euterpe._promote is 'Moves entries whose time has come from delayed to ready, at most p_limit of them.';
+comment on function euterpe._promote is
+  'Moves entries whose time has come from delayed to ready, at most p_limit of them.';
 revoke execute on function euterpe._promote from public;

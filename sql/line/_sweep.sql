@@ -17,6 +17,9 @@ returns void
 language plpgsql
 volatile
 set search_path = euterpe, pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 as $$
 declare
   v_prefix  text   := 'euterpe_line.q' || p_queue_id || '_';

@@ -17,7 +17,7 @@ volatile
 set search_path = euterpe, pg_catalog, pg_temp
 as $$
 declare
-  v_tick   regclass := 'euterpe_line.q' || p_queue_id || '_tick';
+  v_tick   regclass := ('euterpe_line.q' || p_queue_id || '_tick')::regclass;
   v_now_ms bigint   := extract(epoch from p_now) * 1000;
   v_age_ms bigint   := v_now_ms - pg_sequence_last_value(v_tick);
 begin
@@ -36,5 +36,6 @@ begin
 end;
 $$;
 
-comment on function euterpe._tick_if_due is 'Runs the tick of a line if the last one is a second old and nobody else is at it.';
+comment on function euterpe._tick_if_due is
+  'Runs the tick of a line if the last one is a second old and nobody else is at it.';
 revoke execute on function euterpe._tick_if_due from public;

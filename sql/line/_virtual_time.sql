@@ -13,5 +13,6 @@ as $$
   select pg_sequence_last_value(('euterpe_line.q' || p_queue_id || '_virtual')::regclass)
 $$;
 
-comment on function euterpe._virtual_time is 'Virtual time of a line: no key is put below the V its transaction read.';
+comment on function euterpe._virtual_time is
+  'Virtual time of a line: no key is put below the V its transaction read.';
 revoke execute on function euterpe._virtual_time from public;

@@ -56,5 +56,6 @@ begin
 end;
 $$;
 
-comment on function euterpe.create_queue_v1 is 'Makes a line with its cursors, or leaves the one of that name as it is.';
+comment on function euterpe.create_queue_v1 is
+  'Makes a line with its cursors, or leaves the one of that name as it is.';
 revoke execute on function euterpe.create_queue_v1 from public;

@@ -22,5 +22,6 @@ begin
 end;
 $$;
 
-comment on function euterpe.pause_queue_v1 is 'A line hands out nothing from now on; what is claimed goes on, what comes in waits.';
+comment on function euterpe.pause_queue_v1 is
+  'A line hands out nothing from now on; what is claimed goes on, what comes in waits.';
 revoke execute on function euterpe.pause_queue_v1 from public;

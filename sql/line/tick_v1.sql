@@ -26,5 +26,6 @@ begin
 end;
 $$;
 
-comment on function euterpe.tick_v1 is 'Sweeps, promotes and reclaims a line, at most once a second; says whether this call did it.';
+comment on function euterpe.tick_v1 is
+  'Sweeps, promotes and reclaims a line, at most once a second; says whether this call did it.';
 revoke execute on function euterpe.tick_v1 from public;

@@ -28,5 +28,6 @@ begin
 end;
 $$;
 
-comment on function euterpe.add_api_key_v1 is 'Stores the keyed hash of a new API key; the key itself never comes here.';
+comment on function euterpe.add_api_key_v1 is
+  'Stores the keyed hash of a new API key; the key itself never comes here.';
 revoke execute on function euterpe.add_api_key_v1 from public;

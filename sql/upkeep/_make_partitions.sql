@@ -51,5 +51,6 @@ begin
 end;
 $$;
 
-comment on function euterpe._make_partitions is 'Makes the missing weekly partitions, from last week to four weeks ahead.';
+comment on function euterpe._make_partitions is
+  'Makes the missing weekly partitions, from last week to four weeks ahead.';
 revoke execute on function euterpe._make_partitions from public;

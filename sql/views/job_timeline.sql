@@ -23,5 +23,6 @@ comment on column euterpe.job_timeline.step is 'From which status to which.';
 comment on column euterpe.job_timeline.reason is 'Why, when there is more to say.';
 comment on column euterpe.job_timeline.claim_version is 'Which claim.';
 comment on column euterpe.job_timeline.worker_id is 'Who owned the job in the transition.';
-comment on column euterpe.job_timeline.delivery is 'How far its webhook is: waiting, ready, claimed, delivered, dead_letter, skipped.';
+comment on column euterpe.job_timeline.delivery is
+  'How far its webhook is: waiting, ready, claimed, delivered, dead_letter, skipped.';
 comment on column euterpe.job_timeline.delivery_attempts is 'How often that was tried.';

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use sha2::{Digest, Sha256};
 
 /// Why there is no private Postgres.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +122,6 @@ impl Cluster {
         if wanted.as_os_str().len() <= 80 && enterable(parent) {
             return wanted.to_owned();
         }
-        use sha2::{Digest, Sha256};
         let name = hex::encode(&Sha256::digest(wanted.as_os_str().as_encoded_bytes())[..4]);
         PathBuf::from(format!("/var/tmp/euterpe-{}-{name}", geteuid().as_raw()))
     }

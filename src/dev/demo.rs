@@ -78,7 +78,7 @@ async fn show(cluster: &Cluster) -> anyhow::Result<()> {
         worker.kill().await?;
     }
 
-    println!("\nThe job that was taken over (select * from euterpe.job_timeline where job_id = …):\n");
+    println!("\nThe job that was taken over (in psql: the view job_timeline):\n");
     println!("{:>3}  {:<12}  {:<24}{:<15}{:<6} worker", "seq", "time", "step", "reason", "claim");
     for step in store.job_timeline(killed).await? {
         println!(

@@ -166,6 +166,7 @@ pub struct NewJob {
 }
 
 /// Bytes as Postgres reads them from text.
+#[expect(clippy::ref_option, reason = "serde hands the field over as it is")]
 fn as_bytea<S: serde::Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
     match bytes {
         Some(bytes) => serializer.serialize_str(&format!("\\x{}", hex::encode(bytes))),

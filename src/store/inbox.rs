@@ -115,7 +115,7 @@ impl Store {
                      p_idempotency_key => $14, p_request_hash => $15, p_hash_version => $16,
                      p_response => $17, p_key_ttl_seconds => $18)";
 
-        let sealed = (!job.sealed.is_empty()).then(|| Json(&job.sealed));
+        let sealed = (!job.sealed.is_empty()).then_some(Json(&job.sealed));
         let rows = self
             .rows(
                 SQL,

@@ -112,7 +112,13 @@ pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
     // Held by this session, so that it ends with it whatever happens.
     client.execute("select pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
     prepare_ground(&client).await?;
-    client.batch_execute("set role euterpe_owner; create schema if not exists euterpe").await?;
+    // A migration that cannot get its lock gives up instead of making the whole fleet queue up behind it.
+    client
+        .batch_execute(
+            "set lock_timeout = '10s'; set statement_timeout = '30min';
+             set role euterpe_owner; create schema if not exists euterpe",
+        )
+        .await?;
 
     let report = Report {
         migrations: run_migrations(&mut client).await?,
@@ -265,7 +271,8 @@ async fn run_file(
 }
 
 fn binary_version() -> i32 {
-    let migrations = embedded::migrations::runner().get_migrations().iter().map(|m| m.version()).max();
+    let migrations =
+        embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
     migrations.unwrap_or(0)
 }
 

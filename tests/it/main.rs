@@ -1,2 +1,22 @@
-//! x
-fn main() {}
+//! One integration binary: it links once and shares one private Postgres. Each file opens with the contract
+//! section it holds us to.
+#![allow(clippy::unwrap_used, missing_docs, clippy::too_many_lines)]
+#![allow(clippy::cast_precision_loss, clippy::unchecked_time_subtraction)]
+
+mod support;
+
+mod backoff;
+mod cut_off;
+mod enqueue;
+mod events;
+mod failover;
+mod house_style;
+mod idempotency;
+mod migrator;
+mod ownership;
+mod privileges;
+mod reclaim;
+mod requesters;
+mod retry;
+mod state_machine;
+mod worker_identity;

@@ -1,0 +1,35 @@
+# Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
+
+.PHONY: help setup demo test check mutants bench psql clean
+.DEFAULT_GOAL := help
+
+help: ## This list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: ## Install what is missing: PostgreSQL, plpgsql_check, squawk (says what it does)
+	@scripts/setup
+
+demo: setup ## Twenty jobs, a worker killed with kill -9 in the middle, and what happened
+	cargo run --quiet --bin euterpe -- demo
+
+test: setup check ## Everything: check, unit and integration tests on a private PostgreSQL
+	cargo test
+
+check: setup ## Format, clippy, plpgsql_check on every function, squawk on every migration
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	target/tools/bin/squawk migrations/postgres/*.sql
+	cargo test --test it house_style
+
+mutants: setup ## Break what each test guards and see the test fail
+	tests/mutants/run
+
+bench: setup ## Enqueue, claim and complete beside pgbench on the same cluster, as ratios
+	cargo bench --bench queue
+
+psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
+	cargo run --quiet --bin euterpe -- psql
+
+clean: ## Remove what was built, and the private database
+	cargo clean
+	rm -rf .euterpe

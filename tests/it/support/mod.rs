@@ -1,0 +1,275 @@
+//! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
+
+mod proxy;
+mod server;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_postgres::{Client, Config, NoTls, Row};
+
+use euterpe::domain::{Claim, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
+use euterpe::store::{ClaimedJob, NewRequester, Store};
+
+pub use proxy::Proxy;
+pub use server::{load_mutant, make_roles, scratch_dir};
+
+pub const QUEUE: &str = "transcode";
+/// The lease every queue has unless told otherwise.
+pub const LEASE: Duration = Duration::from_secs(60);
+
+/// A database of one's own. When it goes, everything in it must still agree.
+pub struct TestDb {
+    name: String,
+}
+
+impl TestDb {
+    /// A clone of the migrated template, with the requester `acme` in it.
+    pub async fn fresh() -> Self {
+        let template = server::template().await;
+        let name = fresh_name("t");
+        connect(&admin_config())
+            .await
+            .batch_execute(&format!("create database {name} template {template} strategy file_copy"))
+            .await
+            .unwrap();
+        let db = Self { name };
+        db.add_requester("acme", 1).await;
+        db
+    }
+
+    /// As the superuser, to look and to arrange.
+    pub async fn client(&self) -> Client {
+        connect(&self.config()).await
+    }
+
+    /// Where this database is, for the superuser.
+    pub fn config(&self) -> Config {
+        server::config(&self.name)
+    }
+
+    /// The store as a login that has our roles and nothing else.
+    pub fn store(&self) -> Store {
+        self.store_as("euterpe_test", 16)
+    }
+
+    /// The store as any login.
+    pub fn store_as(&self, login: &str, connections: usize) -> Store {
+        let mut config = self.config();
+        config.user(login);
+        Store::connect(config, connections)
+    }
+
+    pub async fn add_requester(&self, name: &str, weight: i32) {
+        let new = NewRequester { weight, ..NewRequester::named(requester(name)) };
+        self.store().add_requester(&new).await.unwrap();
+    }
+
+    pub async fn rows(&self, sql: &str) -> Vec<Row> {
+        self.client().await.query(sql, &[]).await.unwrap()
+    }
+
+    /// The first column of the first row.
+    pub async fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, sql: &str) -> T {
+        self.client().await.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    pub async fn run(&self, sql: &str) {
+        self.client().await.batch_execute(sql).await.unwrap();
+    }
+
+    /// Time passes while the system lives: every line keeps getting its ticks.
+    pub async fn wind(&self, by: Duration) {
+        let client = self.client().await;
+        let slice = LEASE / 4;
+        let mut left = by;
+        while !left.is_zero() {
+            let step = left.min(slice);
+            wind_once(&client, step).await;
+            client.batch_execute("select euterpe.tick_v1(q.name) from euterpe.queues q").await.unwrap();
+            left -= step;
+        }
+    }
+
+    /// Time passes while nobody is there: no ticks, as when the database was away.
+    pub async fn jump(&self, by: Duration) {
+        wind_once(&self.client().await, by).await;
+    }
+
+    /// One plain job of acme's.
+    pub async fn enqueue(&self) -> JobId {
+        self.enqueue_with(NewJob::default()).await
+    }
+
+    /// One job of acme's; the request is filled in.
+    pub async fn enqueue_with(&self, job: NewJob) -> JobId {
+        let job = NewJob { request: json!({"source": {"uri": "s3://in/clip.mov"}}), ..job };
+        self.store().enqueue_job(&requester("acme"), QUEUE, &job).await.unwrap().job_id
+    }
+
+    /// `count` plain jobs of acme's, by one batch after the other.
+    pub async fn enqueue_many(&self, count: usize) {
+        let store = self.store();
+        let jobs = vec![NewJob { request: json!({}), ..NewJob::default() }; count];
+        for batch in jobs.chunks(1000) {
+            store.enqueue_jobs(&requester("acme"), QUEUE, batch).await.unwrap();
+        }
+    }
+
+    /// The next job, in the hands of `worker`.
+    pub async fn claim(&self, worker: &WorkerId) -> ClaimedJob {
+        let mut jobs = self.store().claim_jobs(QUEUE, worker, 1, None).await.unwrap();
+        assert_eq!(jobs.len(), 1, "one job is ready");
+        jobs.remove(0)
+    }
+
+    /// A fresh job that `worker` has brought to `status`, one of the running ones.
+    pub async fn running(&self, worker: &WorkerId, status: JobStatus) -> ClaimedJob {
+        self.enqueue().await;
+        let job = self.claim(worker).await;
+        self.advance_to(worker, job.claim, status).await;
+        job
+    }
+
+    pub async fn advance_to(&self, worker: &WorkerId, claim: Claim, status: JobStatus) {
+        use JobStatus::{Fetching, Processing, Uploading};
+        let steps: &[JobStatus] = match status {
+            JobStatus::Claimed => &[],
+            Fetching => &[Fetching],
+            Processing => &[Fetching, Processing],
+            _ => &[Fetching, Processing, Uploading],
+        };
+        for &step in steps {
+            let answers = self.store().advance_jobs(worker, &[(claim, step)]).await.unwrap();
+            assert_eq!(answers[0].outcome, Outcome::Ok, "to {step}");
+        }
+    }
+
+    pub async fn succeed(&self, worker: &WorkerId, claim: Claim) {
+        self.advance_to(worker, claim, JobStatus::Uploading).await;
+        let answers = self.store().complete_jobs(worker, &[(claim, None, json!([]))]).await.unwrap();
+        assert_eq!(answers[0].outcome, Outcome::Ok);
+    }
+
+    /// The job's row as JSON.
+    pub async fn job(&self, id: JobId) -> Value {
+        self.one(&format!("select to_jsonb(j) from euterpe.inbox_jobs j where job_id = '{id}'")).await
+    }
+
+    /// The statuses a job went through, in order.
+    pub async fn path(&self, id: JobId) -> Vec<String> {
+        let sql = format!(
+            "select to_status from euterpe.job_outbox_events where job_id = '{id}' order by sequence"
+        );
+        self.rows(&sql).await.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// How many events there are at all.
+    pub async fn event_count(&self) -> i64 {
+        self.one("select count(*) from euterpe.job_outbox_events").await
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        let name = std::mem::take(&mut self.name);
+        let failing = std::thread::panicking();
+        let orphans = apart(async move {
+            let orphans = if failing { Vec::new() } else { orphans_in(&name).await };
+            drop_database(&name).await;
+            orphans
+        });
+        assert!(orphans.is_empty(), "the orphan check found: {orphans:#?}");
+    }
+}
+
+async fn orphans_in(name: &str) -> Vec<String> {
+    let client = connect(&server::config(name)).await;
+    let sql = "select trouble || coalesce(': ' || job_id, '') || coalesce(', ' || detail, '')
+                 from euterpe.orphan_check_v1() limit 20";
+    client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// An empty database, gone when dropped.
+pub struct BareDatabase(String);
+
+pub async fn bare_database() -> BareDatabase {
+    let name = fresh_name("bare");
+    connect(&admin_config()).await.batch_execute(&format!("create database {name}")).await.unwrap();
+    BareDatabase(name)
+}
+
+impl BareDatabase {
+    pub fn config(&self) -> Config {
+        server::config(&self.0)
+    }
+}
+
+impl Drop for BareDatabase {
+    fn drop(&mut self) {
+        let name = std::mem::take(&mut self.0);
+        apart(async move { drop_database(&name).await });
+    }
+}
+
+/// The superuser's way to the server's own database.
+pub fn admin_config() -> Config {
+    server::config("postgres")
+}
+
+fn fresh_name(prefix: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{prefix}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+async fn drop_database(name: &str) {
+    let admin = connect(&admin_config()).await;
+    admin.batch_execute(&format!("drop database if exists {name} with (force)")).await.unwrap();
+}
+
+/// Runs `work` on a thread with a runtime of its own: in `drop`, the test's may be gone already.
+fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let run =
+        move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    std::thread::spawn(run).join().unwrap()
+}
+
+async fn wind_once(client: &Client, by: Duration) {
+    client
+        .execute(
+            "select setval('euterpe_line.test_clock_ms', last_value + $1) from euterpe_line.test_clock_ms",
+            &[&i64::try_from(by.as_millis()).unwrap()],
+        )
+        .await
+        .unwrap();
+    client.batch_execute("select euterpe._make_partitions(euterpe._now())").await.unwrap();
+}
+
+/// A plain connection, driven in the background.
+pub async fn connect(config: &Config) -> Client {
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+pub fn requester(name: &str) -> RequesterId {
+    name.parse().unwrap()
+}
+
+/// A worker of that name, with a boot of its own.
+pub fn worker(name: &str) -> WorkerId {
+    let name = name.to_owned();
+    WorkerId::of_this_boot(move |variable| (variable == "POD_NAME").then(|| name.clone()))
+}
+
+/// Polls until `sql` (one boolean) is true; other people's clocks cannot be wound.
+pub async fn until(client: &Client, sql: &str) {
+    for _ in 0..1000 {
+        if client.query_one(sql, &[]).await.unwrap().get::<_, bool>(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never true: {sql}");
+}

@@ -1,0 +1,84 @@
+//! A proxy between a client and Postgres that can lose an answer after the server has committed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+/// Listens on a socket of its own and forwards to the server of the tests.
+pub struct Proxy {
+    dir: PathBuf,
+    lose_next_answer: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    pub fn before(config: &Config) -> Self {
+        let [Host::Unix(server)] = config.get_hosts() else { panic!("needs a server on a Unix socket") };
+        let server = server.join(".s.PGSQL.5432");
+        let dir = tempfile::Builder::new().prefix("eut-proxy").tempdir().unwrap().keep();
+        let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
+        let lose_next_answer = Arc::new(AtomicBool::new(false));
+        let lose = Arc::clone(&lose_next_answer);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (server, lose) = (server.clone(), Arc::clone(&lose));
+                tokio::spawn(async move { forward(client, &server, &lose).await });
+            }
+        });
+        Self { dir, lose_next_answer }
+    }
+
+    /// The same database, through the proxy.
+    pub fn config(&self, config: &Config) -> Config {
+        let mut through = Config::new();
+        through.host_path(&self.dir).port(5432).user("euterpe_test").dbname(config.get_dbname().unwrap());
+        through
+    }
+
+    /// From now on: the next answer is swallowed once the server says that it is idle again, that is after
+    /// COMMIT, and the connection is dropped.
+    pub fn lose_next_answer(&self) {
+        self.lose_next_answer.store(true, Ordering::SeqCst);
+    }
+
+    pub fn has_lost_it(&self) -> bool {
+        !self.lose_next_answer.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+async fn forward(client: UnixStream, server: &Path, lose: &AtomicBool) {
+    let server = UnixStream::connect(server).await.unwrap();
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+
+    let mut seen = Vec::new();
+    let mut buffer = [0; 8192];
+    while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+        if lose.load(Ordering::SeqCst) {
+            seen.extend_from_slice(&buffer[..read]);
+            if ends_idle(&seen) {
+                lose.store(false, Ordering::SeqCst);
+                break;
+            }
+        } else if to_client.write_all(&buffer[..read]).await.is_err() {
+            break;
+        }
+    }
+    requests.abort();
+}
+
+/// ReadyForQuery with status idle is `Z 00 00 00 05 I`; it ends every answer.
+fn ends_idle(answer: &[u8]) -> bool {
+    answer.ends_with(b"Z\0\0\0\x05I")
+}
