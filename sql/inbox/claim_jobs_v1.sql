@@ -44,7 +44,7 @@ declare
   v_queue    queues%rowtype;
   v_lease    timestamptz;
   v_key      bigint;
-  v_seq      bigint := -1::bigint;
+  v_seq      bigint;
   v_ctids    tid[];
   v_seqs     bigint[];
   v_jobs     uuid[];
@@ -74,6 +74,7 @@ begin
 
   v_lease := v_now + make_interval(secs => coalesce(p_lease_seconds, v_queue.lease_seconds));
   v_key   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor')::regclass);
+  v_seq   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor_seq')::regclass) - 1;
 
   for v_round in 1 .. 5 loop
     select array_agg(p.at), array_agg(p.seq), array_agg(p.job_id), max(p.key)

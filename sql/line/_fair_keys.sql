@@ -7,9 +7,6 @@
 -- Start-time fair queueing: each item of a requester stands 1000/weight after its last one, but never
 -- before virtual time V, which is about the key being served now. So a flood queues up behind itself, a
 -- newcomer starts at the head, and one point of priority moves an item by one job of weight 1.
---
--- Why the xid first: the sweep must be able to wait for every transaction that may still put a key in the
--- line. It waits for xids, and nextval alone does not always take one.
 create or replace function euterpe._fair_keys(
   p_queue_id     smallint,
   p_requester_no integer,
@@ -22,14 +19,11 @@ set search_path = euterpe, pg_catalog, pg_temp
 as $$
 declare
   v_own      regclass := ('euterpe_line.q' || p_queue_id || '_r' || p_requester_no)::regclass;
-  v_virtual  bigint;
+  v_virtual  bigint   := _virtual_time(p_queue_id);
   v_tag      bigint;
   v_priority integer;
   v_keys     bigint[] := '{}'::bigint[];
 begin
-  perform pg_current_xact_id();
-  v_virtual := _virtual_time(p_queue_id);
-
   foreach v_priority in array p_priorities loop
     v_tag := nextval(v_own);
     if v_tag < v_virtual then

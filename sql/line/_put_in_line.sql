@@ -4,8 +4,9 @@
 --   writes  ready, or delayed when run_at lies ahead
 --   see     docs/line.md
 --
--- The clock and V are read here, after the xid: so no entry is ever filed below a mark that the tick wrote
--- once this transaction could be seen running (_safe_point).
+-- The clock and V are read here, after the xid. The sweep must be able to wait for everybody who may still file
+-- an entry by an older V, and it waits for xids (_safe_point). Callers have written something before and so have one
+-- already; asking for it makes that sure.
 --
 -- An item that comes back stands at greatest(V, line_key): it keeps the place of its first key and is not
 -- charged twice. For a new item that is its first key itself.
@@ -23,10 +24,15 @@ volatile
 set search_path = euterpe, pg_catalog, pg_temp
 as $$
 declare
-  v_now timestamptz;
+  v_now      timestamptz;
+  v_queues   smallint[];
+  v_virtuals bigint[];
 begin
   perform pg_current_xact_id();
   v_now := _now();
+  select array_agg(q.queue_id), array_agg(_virtual_time(q.queue_id))
+    into v_queues, v_virtuals
+    from (select distinct u.queue_id from unnest(p_queue_ids) as u (queue_id)) q;
 
   insert into delayed (queue_id, run_at, seq, job_id, sequence)
   select e.queue_id, e.run_at, e.line_seq, e.job_id, e.sequence
@@ -38,9 +44,7 @@ begin
   select e.queue_id, 0, greatest(v.virtual_time, e.line_key), e.line_seq, e.job_id, e.sequence
     from unnest(p_queue_ids, p_line_keys, p_line_seqs, p_job_ids, p_sequences, p_run_ats)
          as e (queue_id, line_key, line_seq, job_id, sequence, run_at)
-    join (select q.queue_id, _virtual_time(q.queue_id) as virtual_time
-            from (select distinct u.queue_id from unnest(p_queue_ids) as u (queue_id)) q) v
-      on v.queue_id = e.queue_id
+    join unnest(v_queues, v_virtuals) as v (queue_id, virtual_time) on v.queue_id = e.queue_id
    where e.run_at is null or e.run_at <= v_now;
 end;
 $$;

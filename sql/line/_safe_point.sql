@@ -4,19 +4,23 @@
 --   writes  euterpe_line.q<queue>_<line>_safe, _mark, _mark_xid
 --   see     docs/line.md, with the proof
 --
--- p_settled  oldest xid that was running in a snapshot from before the scan
--- p_lowest   what the scan proved: nothing that it could see lies below, and whoever takes an xid after this
---            call files nothing below
+-- p_fresh_xid  the xid of this tick, if it was taken when the tick began; null if the transaction had one before
+-- p_settled    oldest xid that was running in a snapshot from before the scan
+-- p_lowest     what the scan proved: nothing that it could see lies below, and whoever takes an xid from now on
+--              files nothing below
 --
--- A mark says: when everybody with an xid below mark_xid has ended, all entries below the mark are visible.
--- Once that is so, the scan that was just made has seen them, and the safe point may follow. The new mark is
--- written with a snapshot from now, after the scan. mark_xid is written before mark, so that a crash between
--- the two leaves a mark that is trusted too late, never too early.
+-- Three sweeps take part. The first leaves a mark. The second numbers it: its own fresh xid is higher than that of
+-- everybody who may still file below the mark. (The xmax of a snapshot would not do: it is one more than the last
+-- xid that *ended*, and passes over younger ones that run.) The third, or a later one, finds that all lower xids
+-- had ended before its scan, so its scan has seen all there will ever be: the safe point may follow.
+-- mark_xid 0 means: not numbered. It is written before the mark, so that a crash between the two leaves a mark that
+-- is trusted too late, never too early.
 create or replace function euterpe._safe_point(
-  p_queue_id smallint,
-  p_line     text,
-  p_settled  bigint,
-  p_lowest   bigint
+  p_queue_id  smallint,
+  p_line      text,
+  p_fresh_xid bigint,
+  p_settled   bigint,
+  p_lowest    bigint
 )
 returns void
 language plpgsql
@@ -24,13 +28,15 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_prefix text   := 'euterpe_line.q' || p_queue_id || '_' || p_line;
-  v_mark   bigint := pg_sequence_last_value((v_prefix || '_mark')::regclass);
+  v_prefix   text   := 'euterpe_line.q' || p_queue_id || '_' || p_line;
+  v_mark     bigint := pg_sequence_last_value((v_prefix || '_mark')::regclass);
+  v_mark_xid bigint := pg_sequence_last_value((v_prefix || '_mark_xid')::regclass);
 begin
-  if pg_sequence_last_value((v_prefix || '_mark_xid')::regclass) <= p_settled then
+  if v_mark_xid = 0 then
+    perform setval((v_prefix || '_mark_xid')::regclass, p_fresh_xid);
+  elsif v_mark_xid <= p_settled then
     perform setval((v_prefix || '_safe')::regclass, least(v_mark, p_lowest));
-    perform setval((v_prefix || '_mark_xid')::regclass,
-                   pg_snapshot_xmax(pg_current_snapshot())::text::bigint);
+    perform setval((v_prefix || '_mark_xid')::regclass, 0);
     perform setval((v_prefix || '_mark')::regclass, p_lowest);
   end if;
 end;

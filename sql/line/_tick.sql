@@ -4,6 +4,8 @@
 --   writes  delayed, ready, leases, the line's cursors; jobs through _reclaim_jobs
 --   see     docs/line.md; design §4.3, §4.4
 --
+-- At most four thousand entries of delayed and of leases move in one tick: every claim files a lease that must be
+-- looked at once, so this bounds how many claims a second a line can keep up with.
 -- After a gap longer than a third of a lease the database, or everybody, was away: reclaim then waits one
 -- lease, so that living workers can speak first.
 -- Once a minute all safe points are ignored and the whole line is looked at. Finding something below a safe
@@ -14,7 +16,8 @@ create or replace function euterpe._tick(
   p_queue_id      smallint,
   p_holds         text,
   p_lease_seconds integer,
-  p_age_ms        bigint
+  p_age_ms        bigint,
+  p_fresh_xid     bigint
 )
 returns void
 language plpgsql
@@ -36,12 +39,14 @@ begin
   -- delayed: what is due goes to ready.
   v_safe  := pg_sequence_last_value((v_prefix || 'delayed_safe')::regclass);
   v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
-  perform _promote(p_now, p_queue_id, v_since, 1000);
+  for v_round in 1 .. 4 loop
+    exit when _promote(p_now, p_queue_id, v_since, 1000) < 1000;
+  end loop;
   select floor(extract(epoch from d.run_at) * 1000) into v_lowest
     from delayed d
    where d.queue_id = p_queue_id and d.run_at >= v_since
    order by d.run_at limit 1;
-  perform _safe_point(p_queue_id, 'delayed', v_settled, least(v_lowest, v_now_ms));
+  perform _safe_point(p_queue_id, 'delayed', p_fresh_xid, v_settled, least(v_lowest, v_now_ms));
 
   -- leases: what lapsed goes back to its line.
   if p_age_ms > p_lease_seconds * 1000 / 3 and p_age_ms < v_now_ms then
@@ -50,15 +55,17 @@ begin
   v_safe  := pg_sequence_last_value((v_prefix || 'leases_safe')::regclass);
   v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
   if pg_sequence_last_value((v_prefix || 'hold')::regclass) <= v_now_ms and p_holds = 'jobs' then
-    perform _reclaim_jobs(p_now, p_queue_id, v_since, 500);
+    for v_round in 1 .. 4 loop
+      exit when _reclaim_jobs(p_now, p_queue_id, v_since, 1000) < 1000;
+    end loop;
   end if;
   select floor(extract(epoch from l.due_at) * 1000) into v_lowest
     from leases l
    where l.queue_id = p_queue_id and l.due_at >= v_since
    order by l.due_at limit 1;
-  perform _safe_point(p_queue_id, 'leases', v_settled, least(v_lowest, v_now_ms));
+  perform _safe_point(p_queue_id, 'leases', p_fresh_xid, v_settled, least(v_lowest, v_now_ms));
 
-  perform _sweep(p_queue_id, v_settled, v_whole);
+  perform _sweep(p_queue_id, p_fresh_xid, v_settled, v_whole);
 end;
 $$;
 

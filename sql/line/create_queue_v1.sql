@@ -40,7 +40,7 @@ begin
     return;
   end if;
 
-  foreach v_cursor in array array['virtual', 'taken', 'floor', 'tick', 'hold', 'strays',
+  foreach v_cursor in array array['virtual', 'taken', 'floor', 'floor_seq', 'tick', 'hold', 'strays',
     'ready_safe', 'ready_mark', 'ready_mark_xid', 'delayed_safe', 'delayed_mark', 'delayed_mark_xid',
     'leases_safe', 'leases_mark', 'leases_mark_xid']
   loop

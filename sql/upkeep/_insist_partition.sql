@@ -13,7 +13,7 @@ stable
 set search_path = euterpe, pg_catalog, pg_temp
 as $$
 begin
-  if to_regclass('euterpe.' || _partition_name('inbox_jobs', _id_time(p_job_id))) is null then
+  if not _has_partition(p_job_id) then
     raise exception using
       errcode = 'UT007',
       message = format('no partition for jobs of %s', _id_time(p_job_id)),

@@ -18,7 +18,7 @@ as $$
   select substr(p_job_id::text, 15, 1) = '7'
      and get_byte(uuid_send(p_job_id), 15) = _bucket(p_requester_id)
      and _id_time(p_job_id) < p_now
-     and to_regclass('euterpe.' || _partition_name('inbox_jobs', _id_time(p_job_id))) is null
+     and not _has_partition(p_job_id)
 $$;
 
 comment on function euterpe._is_pruned is 'Whether an id can be that of a job whose partition was dropped.';

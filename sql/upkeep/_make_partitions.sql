@@ -35,12 +35,13 @@ begin
       v_name := _partition_name(v_table, v_week);
       continue when to_regclass('euterpe.' || v_name) is not null;
 
-      -- Rows of the inbox and the outbox are updated several times: half a page is kept free for
-      -- heap-only updates. The others are written once.
+      -- Free space for heap-only updates. A job's row nearly doubles when it is claimed and reports progress
+      -- (worker, lease, token), and for a moment its old and its new version share the page: four times what was
+      -- inserted. An event's row changes less. The others are written once.
       execute format(
         'create table euterpe.%I (like euterpe.%I including all) '
         'with (fillfactor = %s, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)',
-        v_name, v_table, case when v_table in ('inbox_jobs', 'job_outbox_events') then 50 else 100 end);
+        v_name, v_table, case v_table when 'inbox_jobs' then 30 when 'job_outbox_events' then 50 else 100 end);
       execute format('alter table euterpe.%I attach partition euterpe.%I for values from (%L) to (%L)',
                      v_table, v_name, _id_floor(v_week), _id_floor(v_week + interval '1 week'));
       v_made := v_made + 1;

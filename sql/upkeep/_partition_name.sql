@@ -1,6 +1,6 @@
 -- _partition_name: what the partition of a table for a week is called: inbox_jobs_p20261116, by its Monday.
 --
---   caller  _make_partitions, _insist_partition, _is_pruned
+--   caller  _make_partitions, _has_partition
 create or replace function euterpe._partition_name(
   p_table text,
   p_at    timestamptz

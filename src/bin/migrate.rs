@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use euterpe::config;
 use euterpe::store::migrate::{migrate, status};
+use euterpe::store::retain::{Week, retain};
 
 /// Brings a database up to this release: roles, tables, functions. Safe to run twice, and twice at once.
 ///
@@ -20,6 +21,13 @@ struct Arguments {
 enum What {
     /// Migrate (the default).
     Up,
+    /// Drop whole weeks of history that ended long ago and hold nothing unfinished.
+    Retain {
+        /// Keep this many days.
+        #[arg(long, env = "EUTERPE_RETENTION_DAYS", default_value_t = 90,
+              value_parser = clap::value_parser!(i32).range(14..=36500))]
+        days: i32,
+    },
     /// Say what is there and what is missing; change nothing. Exit code 3 when something is missing.
     Status,
 }
@@ -48,6 +56,19 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
             if report.migrations.is_empty() && report.functions.is_empty() {
                 println!("nothing to do");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Retain { days } => {
+            let weeks = retain(&config, days).await?;
+            for week in &weeks {
+                match week {
+                    Week::Dropped(week) => println!("dropped {week}"),
+                    Week::Kept(week, why) => println!("kept    {week}: {why}"),
+                }
+            }
+            if weeks.is_empty() {
+                println!("nothing is older than {days} days, or another retain is running");
             }
             Ok(ExitCode::SUCCESS)
         }

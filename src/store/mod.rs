@@ -9,6 +9,7 @@ mod line;
 pub mod migrate;
 mod people;
 mod requester;
+pub mod retain;
 mod upkeep;
 mod worker;
 

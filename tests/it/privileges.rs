@@ -9,6 +9,7 @@ const ROLES: [&str; 5] =
 
 /// Who may execute what: the written list. Whoever is not named here may execute nothing.
 const MAY_EXECUTE: &[(&str, &[&str])] = &[
+    ("_now", &["euterpe_operator", "euterpe_readonly"]),
     ("add_api_key_v1", &["euterpe_operator"]),
     ("add_requester_v1", &["euterpe_operator"]),
     ("advance_jobs_v1", &["euterpe_transcode"]),
@@ -25,6 +26,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("list_requesters_v1", &["euterpe_operator"]),
     ("orphan_check_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("pause_queue_v1", &["euterpe_operator"]),
+    ("prunable_weeks_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("release_jobs_v1", &["euterpe_transcode"]),
     ("resume_queue_v1", &["euterpe_operator"]),
     ("revoke_api_key_v1", &["euterpe_operator"]),
@@ -35,7 +37,10 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
 ];
 
 /// Who may read what.
-const MAY_SELECT: &[(&str, &[&str])] = &[("job_timeline", &["euterpe_operator", "euterpe_readonly"])];
+const MAY_SELECT: &[(&str, &[&str])] = &[
+    ("health", &["euterpe_operator", "euterpe_readonly"]),
+    ("job_timeline", &["euterpe_operator", "euterpe_readonly"]),
+];
 
 type Grants = BTreeSet<(String, String, String)>;
 

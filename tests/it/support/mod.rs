@@ -1,5 +1,6 @@
 //! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
 
+mod paused;
 mod proxy;
 mod server;
 
@@ -9,9 +10,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_postgres::{Client, Config, NoTls, Row};
 
+use euterpe::dev::{Cluster, Durability};
 use euterpe::domain::{Claim, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
+pub use paused::{Pause, Pauses};
 pub use proxy::Proxy;
 pub use server::{load_mutant, make_roles, scratch_dir};
 
@@ -22,6 +25,7 @@ pub const LEASE: Duration = Duration::from_secs(60);
 /// A database of one's own. When it goes, everything in it must still agree.
 pub struct TestDb {
     name: String,
+    alone: Option<Cluster>,
 }
 
 impl TestDb {
@@ -34,7 +38,19 @@ impl TestDb {
             .batch_execute(&format!("create database {name} template {template} strategy file_copy"))
             .await
             .unwrap();
-        let db = Self { name };
+        let db = Self { name, alone: None };
+        db.add_requester("acme", 1).await;
+        db
+    }
+
+    /// The same on a server of its own, for tests that count what old transactions hold back: xids belong to the
+    /// whole server, and other tests have some running.
+    pub async fn alone() -> Self {
+        let cluster =
+            Cluster::start(&scratch_dir(&fresh_name("alone")), Durability::Fast, server::SETTINGS).unwrap();
+        let config = cluster.url("postgres").parse().unwrap();
+        server::prepare(&config).await;
+        let db = Self { name: "postgres".into(), alone: Some(cluster) };
         db.add_requester("acme", 1).await;
         db
     }
@@ -46,7 +62,10 @@ impl TestDb {
 
     /// Where this database is, for the superuser.
     pub fn config(&self) -> Config {
-        server::config(&self.name)
+        match &self.alone {
+            Some(cluster) => cluster.url(&self.name).parse().unwrap(),
+            None => server::config(&self.name),
+        }
     }
 
     /// The store as a login that has our roles and nothing else.
@@ -173,19 +192,26 @@ impl TestDb {
 
 impl Drop for TestDb {
     fn drop(&mut self) {
-        let name = std::mem::take(&mut self.name);
-        let failing = std::thread::panicking();
+        let (config, name) = (self.config(), std::mem::take(&mut self.name));
+        let (failing, shared) = (std::thread::panicking(), self.alone.is_none());
         let orphans = apart(async move {
-            let orphans = if failing { Vec::new() } else { orphans_in(&name).await };
-            drop_database(&name).await;
+            let orphans = if failing { Vec::new() } else { orphans_in(&config).await };
+            if shared {
+                drop_database(&name).await;
+            }
             orphans
         });
+        if let Some(cluster) = self.alone.take() {
+            let dir = cluster.dir().to_owned();
+            cluster.stop();
+            std::fs::remove_dir_all(dir).unwrap();
+        }
         assert!(orphans.is_empty(), "the orphan check found: {orphans:#?}");
     }
 }
 
-async fn orphans_in(name: &str) -> Vec<String> {
-    let client = connect(&server::config(name)).await;
+async fn orphans_in(config: &Config) -> Vec<String> {
+    let client = connect(config).await;
     let sql = "select trouble || coalesce(': ' || job_id, '') || coalesce(', ' || detail, '')
                  from euterpe.orphan_check_v1() limit 20";
     client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
@@ -243,7 +269,10 @@ async fn wind_once(client: &Client, by: Duration) {
         )
         .await
         .unwrap();
-    client.batch_execute("select euterpe._make_partitions(euterpe._now())").await.unwrap();
+    client
+        .batch_execute("set role euterpe_owner; select euterpe._make_partitions(euterpe._now()); reset role")
+        .await
+        .unwrap();
 }
 
 /// A plain connection, driven in the background.

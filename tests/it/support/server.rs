@@ -14,7 +14,7 @@ use super::connect;
 
 /// Tests lose everything with the process; what needs a durable server starts one. Autovacuum is off, so that no
 /// table ever has statistics: that is when planners do strange things.
-const SETTINGS: &[&str] =
+pub const SETTINGS: &[&str] =
     &["max_connections=300", "autovacuum=off", "shared_buffers=256MB", "log_statement=none"];
 
 enum Server {
@@ -60,11 +60,7 @@ pub async fn template() -> &'static str {
             let admin = connect(&config("postgres")).await;
             admin.batch_execute(&format!("create database {name}")).await.unwrap();
             make_roles().await;
-            migrate::migrate(&config(&name)).await.unwrap();
-            let client = connect(&config(&name)).await;
-            client.batch_execute(include_str!("wound_clock.sql")).await.unwrap();
-            drop(client);
-            load_mutant(&config(&name)).await;
+            prepare(&config(&name)).await;
             admin
                 .batch_execute(&format!("alter database {name} is_template true allow_connections false"))
                 .await
@@ -74,18 +70,28 @@ pub async fn template() -> &'static str {
         .await
 }
 
+/// Migrated, with a clock that can be wound, and with the mutant if there is one.
+pub async fn prepare(config: &Config) {
+    let client = connect(config).await;
+    log_in_roles(&client).await;
+    migrate::migrate(config).await.unwrap();
+    client.batch_execute(include_str!("wound_clock.sql")).await.unwrap();
+    load_mutant(config).await;
+}
+
 /// Our roles, able to log in here, and a login that has all of them but the owner's and the reader's.
 ///
 /// Made before any database is migrated: roles belong to the cluster, which all tests share.
 pub async fn make_roles() {
     static ROLES: OnceCell<()> = OnceCell::const_new();
-    ROLES
-        .get_or_init(|| async {
-            let admin = connect(&config("postgres")).await;
-            admin.batch_execute(include_str!("../../../sql/roles.sql")).await.unwrap();
-            admin
-                .batch_execute(
-                    "do $$ begin
+    ROLES.get_or_init(|| async { log_in_roles(&connect(&config("postgres")).await).await }).await;
+}
+
+async fn log_in_roles(admin: &tokio_postgres::Client) {
+    admin.batch_execute(include_str!("../../../sql/roles.sql")).await.unwrap();
+    admin
+        .batch_execute(
+            "do $$ begin
                        create role euterpe_test login
                          in role euterpe_api, euterpe_transcode, euterpe_webhook, euterpe_operator;
                      exception when duplicate_object then null; end $$;
@@ -96,11 +102,9 @@ pub async fn make_roles() {
                      alter role euterpe_webhook login;
                      alter role euterpe_operator login;
                      alter role euterpe_readonly login",
-                )
-                .await
-                .unwrap();
-        })
-        .await;
+        )
+        .await
+        .unwrap();
 }
 
 /// `make mutants` breaks one function on purpose and expects a test to notice: the broken files lie in this
