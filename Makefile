@@ -24,8 +24,8 @@ check: setup ## Format, clippy, plpgsql_check on every function, squawk on every
 mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
-bench: setup ## Enqueue, claim and complete beside pgbench on the same cluster, as ratios
-	cargo bench --bench queue
+bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
+	cargo bench --bench queue --bench line
 
 psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
 	cargo run --quiet --bin euterpe -- psql

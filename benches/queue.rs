@@ -157,6 +157,18 @@ async fn costs(client: &Client, store: &Store, acme: &RequesterId) {
     for _ in 0..20 {
         store.enqueue_jobs(acme, QUEUE, &jobs).await.unwrap();
     }
+    // And a life in this session: the first call of a session reads the catalog.
+    let ids = "array_agg(job_id), array_agg(claim_version), array_agg(claim_token)";
+    let warm_up = format!(
+        "select * from euterpe.enqueue_jobs_v1('acme', '[{{\"request\": {{}}}}]');
+         create temp table warm as select * from euterpe.claim_jobs_v1('transcode', 'warm', 1);
+         select euterpe.heartbeat_jobs_v1('warm', {ids}, array_agg(null::jsonb)) from warm;
+         select euterpe.advance_jobs_v1('warm', {ids}, array_agg('fetching'::text)) from warm;
+         select euterpe.advance_jobs_v1('warm', {ids}, array_agg('processing'::text)) from warm;
+         select euterpe.advance_jobs_v1('warm', {ids}, array_agg('uploading'::text)) from warm;
+         select euterpe.complete_jobs_v1('warm', {ids}, array_agg(null::jsonb), array_agg('[]'::jsonb)) from warm"
+    );
+    client.batch_execute(&warm_up).await.unwrap();
     let ten = "jsonb_agg('{\"request\": {}}'::jsonb) from generate_series(1, 10)";
     explain(
         client,

@@ -319,7 +319,7 @@ impl Play {
                 .unwrap_or_else(|error| panic!("{act}: {error:?}"));
             client
         });
-        while !task.is_finished() && !(stop && self.pauses.is_waiting(pause, actor).await) {
+        while !(task.is_finished() || stop && self.pauses.is_waiting(pause, actor).await) {
             tokio::task::yield_now().await;
         }
         if stop && !task.is_finished() {
