@@ -32,7 +32,7 @@ grant execute on function
   euterpe.upkeep_v1, euterpe.tick_v1
   to euterpe_operator;
 
-grant execute on function euterpe.orphan_check_v1, euterpe.prunable_weeks_v1 to euterpe_operator, euterpe_readonly;
 -- A view runs with its owner's rights, but the functions in it with the reader's.
-grant execute on function euterpe._now to euterpe_operator, euterpe_readonly;
+grant execute on function euterpe.orphan_check_v1, euterpe.prunable_weeks_v1, euterpe.health_v1
+  to euterpe_operator, euterpe_readonly;
 grant select on euterpe.job_timeline, euterpe.health to euterpe_operator, euterpe_readonly;

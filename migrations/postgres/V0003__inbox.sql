@@ -90,7 +90,7 @@ comment on column euterpe.inbox_jobs.line_key is 'Its first key in the line; an 
 comment on column euterpe.inbox_jobs.line_seq is 'Number of its one valid entry in ready or delayed; null when in no line.';
 comment on column euterpe.inbox_jobs.run_at is 'Not before; null: as soon as possible.';
 comment on column euterpe.inbox_jobs.last_sequence is 'Number of its newest event; events are numbered without gaps.';
-comment on column euterpe.inbox_jobs.unstarted_expiries is 'Leases that lapsed before an execution started; 20 end the job as never_started.';
+comment on column euterpe.inbox_jobs.unstarted_expiries is 'Leases that lapsed and failures that came before an execution started; 20 in a row end the job.';
 comment on column euterpe.inbox_jobs.shutdown_releases is 'Attempts given back because a worker was shut down; at most three.';
 comment on column euterpe.inbox_jobs.credential_version is 'Rises with each replacement of its storage credentials; 0: none stored.';
 comment on column euterpe.inbox_jobs.credential_refresh_count is 'Refreshes asked for in all; at most 50.';
@@ -306,7 +306,8 @@ create type euterpe._new_job as (
   request_hash    bytea,
   hash_version    smallint,
   response        bytea,
-  key_ttl_seconds integer
+  key_ttl_seconds integer,
+  complaint       text
 );
 comment on type euterpe._new_job is 'One job to be accepted, as _enqueue_jobs takes it.';
 comment on column euterpe._new_job.ordinal is 'Its place in the call.';
@@ -326,3 +327,4 @@ comment on column euterpe._new_job.request_hash is 'SHA-256 of the canonical req
 comment on column euterpe._new_job.hash_version is 'Canonical form; 0: the jsonb text.';
 comment on column euterpe._new_job.response is 'Answer to store; null: {"job_id": …}.';
 comment on column euterpe._new_job.key_ttl_seconds is 'How long the key lives.';
+comment on column euterpe._new_job.complaint is 'Why it could not be read at all; null: it could.';

@@ -6,6 +6,7 @@
 --   raises  UT005  requester unknown or disabled
 --           UT006  no such queue
 --           UT007  no partition for the time in the ids
+--           23505  a job_id given by the caller is in use
 --   answers per item: accepted · replayed (same key, same hash: the stored answer) ·
 --           conflict (same key, other hash) · invalid (message says why; no key is used)
 --   see     contract §9; design §5.9
@@ -52,7 +53,12 @@ begin
     raise exception using errcode = 'UT006', message = format('there is no queue %s for jobs', p_queue);
   end if;
 
-  v_complaints := array(select _job_complaint(p_now, p_requester_id, j) from unnest(p_jobs) j order by j.ordinal);
+  v_complaints := array(
+    select coalesce(_job_complaint(p_now, p_requester_id, j),
+                    case when count(*) over (partition by j.job_id) > 1 and j.job_id is not null
+                         then 'job_id is named twice in this call' end)
+      from unnest(p_jobs) j
+     order by j.ordinal);
 
   select array_agg((j.ordinal, i.job_id, j.request,
                     least(coalesce(j.priority, 100), v_requester.max_priority),
@@ -63,7 +69,7 @@ begin
                     coalesce(j.request_hash, sha256(convert_to(j.request::text, 'UTF8'))),
                     case when j.request_hash is null then 0 else coalesce(j.hash_version, 1) end,
                     coalesce(j.response, convert_to(json_build_object('job_id', i.job_id)::text, 'UTF8')),
-                    coalesce(j.key_ttl_seconds, 604800))::_new_job order by j.ordinal)
+                    coalesce(j.key_ttl_seconds, 604800), null)::_new_job order by j.ordinal)
     into v_jobs
     from unnest(p_jobs) j
    cross join lateral (select coalesce(j.job_id, _new_id(p_requester_id, p_now)) as job_id) i
@@ -113,7 +119,7 @@ begin
       from unnest(v_fresh) with ordinality as f (
              ordinal, job_id, request, priority, max_attempts, run_at, external_id, metadata, traceparent,
              event_filter, callback_origin, sealed, idempotency_key, request_hash, hash_version, response,
-             key_ttl_seconds, nth);
+             key_ttl_seconds, complaint, nth);
 
     insert into job_requests (job_id, request, metadata, traceparent)
     select f.job_id, f.request, f.metadata, f.traceparent

@@ -14,6 +14,8 @@ set search_path = euterpe, pg_temp
 as $$
 begin
   return case
+    when p_job.complaint is not null
+      then p_job.complaint
     when jsonb_typeof(p_job.request) is distinct from 'object'
       then 'request must be a JSON object'
     when p_job.job_id is not null and substr(p_job.job_id::text, 15, 1) <> '7'
@@ -22,6 +24,9 @@ begin
       then format('the last byte of job_id must be %s, the bucket of requester %s',
                   to_hex(_bucket(p_requester_id)), p_requester_id)
     when p_job.job_id is not null and abs(extract(epoch from _id_time(p_job.job_id) - p_now)) > 600
+     and not exists (select from idempotency_keys k -- a replay is answered however late it comes
+                      where k.requester_id = p_requester_id and k.idempotency_key = p_job.idempotency_key
+                        and k.expires_at > p_now)
       then 'the time in job_id must be within 10 minutes of the database''s clock'
     when p_job.priority not between 0 and 1000
       then format('priority %s must be in 0..1000', p_job.priority)
@@ -44,10 +49,16 @@ begin
       then 'event_filter may name at most 20 event types'
     when length(p_job.callback_origin) > 300
       then 'callback_origin may have at most 300 characters'
-    when exists (select from jsonb_each(p_job.sealed) s
+    when jsonb_typeof(p_job.sealed) <> 'object'
+      or exists (select from jsonb_each(p_job.sealed) s
                   where s.key not in ('storage', 'callback')
-                     or not s.value ?& array['encrypted', 'dek_wrapped', 'kek_id', 'encryption_version'])
-      then 'sealed must hold storage and callback, each with encrypted, dek_wrapped, kek_id, encryption_version'
+                     or coalesce(s.value ->> 'encrypted', '') !~ '^\\x([0-9a-f]{2})+$'
+                     or length(s.value ->> 'encrypted') > 131074
+                     or coalesce(s.value ->> 'dek_wrapped', '') !~ '^\\x([0-9a-f]{2})+$'
+                     or length(s.value ->> 'dek_wrapped') > 2050
+                     or coalesce(length(s.value ->> 'kek_id'), 0) not between 1 and 64
+                     or coalesce(s.value ->> 'encryption_version', '') !~ '^[0-9]{1,4}$')
+      then 'sealed must hold storage and callback, each with encrypted, dek_wrapped (\x…), kek_id, encryption_version'
     when p_job.idempotency_key !~ '^[\x21-\x7e]{1,255}$'
       then 'idempotency_key must be 1 to 255 visible ASCII characters'
     when length(p_job.request_hash) <> 32

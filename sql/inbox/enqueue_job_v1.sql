@@ -50,7 +50,7 @@ begin
     from _enqueue_jobs(_now(), p_requester_id, p_queue, array[
            (1, p_job_id, p_request, p_priority, p_max_attempts, p_run_at, p_external_id, p_metadata,
             p_traceparent, p_event_filter, p_callback_origin, p_sealed, p_idempotency_key, p_request_hash,
-            p_hash_version, p_response, p_key_ttl_seconds)::_new_job]) e;
+            p_hash_version, p_response, p_key_ttl_seconds, null)::_new_job]) e;
 
   if v_answer.outcome = 'invalid' then
     raise exception using errcode = 'invalid_parameter_value', message = 'enqueue_job_v1: ' || v_answer.message;

@@ -4,6 +4,7 @@
 --   writes  see _enqueue_jobs
 --   emits   one queued event per accepted job
 --   raises  22023  p_jobs is not an array of 1 to 1000 objects
+--           23505  a job_id given by the caller is in use
 --           UT005, UT006, UT007, UT011  as enqueue_job_v1
 --   answers per item: accepted · replayed · conflict · invalid, with a message; one bad item harms no other
 --   see     contract §9
@@ -38,11 +39,8 @@ begin
   return query
   select e.ordinal, e.job_id, e.outcome, e.response, e.created_at, e.message
     from _enqueue_jobs(_now(), p_requester_id, p_queue, array(
-           select (i.nth, j.job_id, j.request, coalesce(j.priority, 100), j.max_attempts, j.run_at, j.external_id,
-                   j.metadata, j.traceparent, j.event_filter, j.callback_origin, j.sealed, j.idempotency_key,
-                   j.request_hash, j.hash_version, j.response, j.key_ttl_seconds)::_new_job
+           select _read_job(i.nth::integer, i.item)
              from jsonb_array_elements(p_jobs) with ordinality as i (item, nth)
-            cross join lateral jsonb_populate_record(null::_new_job, i.item) j
             order by i.nth)) e;
 end;
 $$;

@@ -8,6 +8,8 @@
 --   see     contract §5; design §5.5, §5.7
 --
 -- p_details takes what the requester should see of it: message, phase, http_status, provider_code.
+-- A failure before an execution started costs no attempt, but the twentieth of these ends the job, as with leases
+-- that lapse unstarted.
 -- retry_after_seconds is a lower bound for the wait; the wait itself follows the queue's backoff.
 create or replace function euterpe.fail_jobs_v1(
   p_worker_id           text,
@@ -51,14 +53,15 @@ begin
             case when d.to_status = 'queued'
                  then v_now + make_interval(secs => greatest(
                         _backoff_ms(q.backoff_base_ms, q.backoff_factor, q.backoff_cap_ms,
-                                    j.attempt_count + case when c.policy = 'retry_slow' then 4 else 0 end,
+                                    j.attempt_count + j.unstarted_expiries
+                                    + case when c.policy = 'retry_slow' then 4 else 0 end,
                                     s.random) / 1000.0,
                         least(coalesce(s.retry_after_seconds, 0), 86400))) end,
             null)::_step
       from unnest(p_job_ids, p_claim_versions, p_claim_tokens, p_codes, p_details, p_retry_after_seconds,
                   array(select random() from generate_series(1, cardinality(p_job_ids))))
            as s (job_id, claim_version, claim_token, code, detail, retry_after_seconds, random)
-      left join (select i.job_id, i.queue_id, i.status, i.attempt_count, i.max_attempts
+      left join (select i.job_id, i.queue_id, i.status, i.attempt_count, i.max_attempts, i.unstarted_expiries
                    from inbox_jobs i where i.job_id = any (p_job_ids)) j on j.job_id = s.job_id
       left join queues q on q.queue_id = j.queue_id
       left join error_codes e on e.code = s.code
@@ -67,7 +70,8 @@ begin
                   coalesce(e.policy, 'retry') as policy) c
      cross join lateral (
            select case
-                    when c.policy = 'dead_letter' or j.attempt_count >= j.max_attempts then 'dead_letter'
+                    when c.policy = 'dead_letter' or j.attempt_count >= j.max_attempts
+                      or (j.status = 'claimed' and j.unstarted_expiries >= 19) then 'dead_letter'
                     when c.policy = 'rest' or j.attempt_count >= e.max_tries then 'failed'
                     else 'queued'
                   end as to_status) d);

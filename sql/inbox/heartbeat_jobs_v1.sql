@@ -6,6 +6,7 @@
 --   answers per job: ok · stale (stop, write nothing) · cancelled (stop: somebody wants it stopped)
 --   see     contract §4; docs/ownership.md
 --
+-- A heartbeat never shortens a lease: reclaim would not look before the longer one is over.
 -- A lease that has lapsed but was not taken is renewed: a database that was away for a minute must not
 -- kill every running job.
 create or replace function euterpe.heartbeat_jobs_v1(
@@ -48,7 +49,8 @@ begin
            with ordinality as s (job_id, claim_version, claim_token, progress, nth)
   ), renewed as (
     update inbox_jobs j
-       set lease_expires_at = v_now + make_interval(secs => coalesce(p_lease_seconds, q.lease_seconds)),
+       set lease_expires_at = greatest(j.lease_expires_at,
+                                       v_now + make_interval(secs => coalesce(p_lease_seconds, q.lease_seconds))),
            heartbeat_at     = v_now,
            progress         = coalesce(s.progress || jsonb_build_object('updated_at', v_now), j.progress)
       from said s, queues q

@@ -13,8 +13,14 @@
 -- everybody who may still file below the mark. (The xmax of a snapshot would not do: it is one more than the last
 -- xid that *ended*, and passes over younger ones that run.) The third, or a later one, finds that all lower xids
 -- had ended before its scan, so its scan has seen all there will ever be: the safe point may follow.
--- mark_xid 0 means: not numbered. It is written before the mark, so that a crash between the two leaves a mark that
--- is trusted too late, never too early.
+-- mark_xid 0 means: not numbered; so does one from the future, which a dump of a busier server may have brought. It
+-- is written before the mark, so that a crash between the two leaves a mark that is trusted too late, never too early.
+--
+-- Cursors stay as they are set when the transaction is rolled back. So nothing may follow from what this transaction
+-- itself has deleted: a tick begins its transaction, or leaves the safe points alone (p_fresh_xid is null).
+--
+-- What lies below the safe point all the same is a broken promise, or a clock that was set back: the safe point goes
+-- back to it, so that it is served from now on, and it is counted in q<queue>_strays, which health shows.
 create or replace function euterpe._safe_point(
   p_queue_id  smallint,
   p_line      text,
@@ -28,16 +34,26 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_prefix   text   := 'euterpe_line.q' || p_queue_id || '_' || p_line;
-  v_mark     bigint := pg_sequence_last_value((v_prefix || '_mark')::regclass);
-  v_mark_xid bigint := pg_sequence_last_value((v_prefix || '_mark_xid')::regclass);
+  v_prefix   text   := 'euterpe_line.q' || p_queue_id || '_';
+  v_line     text   := v_prefix || p_line;
+  v_mark     bigint := pg_sequence_last_value((v_line || '_mark')::regclass);
+  v_mark_xid bigint := pg_sequence_last_value((v_line || '_mark_xid')::regclass);
 begin
-  if v_mark_xid = 0 then
-    perform setval((v_prefix || '_mark_xid')::regclass, p_fresh_xid);
+  if p_fresh_xid is null then
+    return;
+  end if;
+
+  if p_lowest < pg_sequence_last_value((v_line || '_safe')::regclass) then
+    perform nextval((v_prefix || 'strays')::regclass);
+    perform setval((v_line || '_safe')::regclass, p_lowest);
+    perform setval((v_line || '_mark_xid')::regclass, 0);
+    perform setval((v_line || '_mark')::regclass, p_lowest);
+  elsif v_mark_xid = 0 or v_mark_xid > p_fresh_xid then
+    perform setval((v_line || '_mark_xid')::regclass, p_fresh_xid);
   elsif v_mark_xid <= p_settled then
-    perform setval((v_prefix || '_safe')::regclass, least(v_mark, p_lowest));
-    perform setval((v_prefix || '_mark_xid')::regclass, 0);
-    perform setval((v_prefix || '_mark')::regclass, p_lowest);
+    perform setval((v_line || '_safe')::regclass, least(v_mark, p_lowest));
+    perform setval((v_line || '_mark_xid')::regclass, 0);
+    perform setval((v_line || '_mark')::regclass, p_lowest);
   end if;
 end;
 $$;

@@ -28,8 +28,9 @@ set enable_sort = off
 as $$
 declare
   v_prefix  text   := 'euterpe_line.q' || p_queue_id || '_';
-  v_safe    bigint := pg_sequence_last_value((v_prefix || 'ready_safe')::regclass);
   v_virtual bigint := _virtual_time(p_queue_id);
+  v_since   bigint := case when p_whole then 0
+                           else pg_sequence_last_value((v_prefix || 'ready_safe')::regclass) end;
   v_lowest  bigint;
   v_seq     bigint;
   v_next    bigint := pg_sequence_last_value('euterpe_line.seq');
@@ -37,13 +38,9 @@ begin
   select r.key, r.seq into v_lowest, v_seq
     from ready r
    where r.queue_id = p_queue_id and r.shard = 0
-     and r.key >= case when p_whole then 0 else v_safe end
+     and r.key >= v_since
    order by r.key, r.seq
    limit 1;
-  if v_lowest < v_safe then
-    perform nextval((v_prefix || 'strays')::regclass);
-  end if;
-
   -- least() passes over a null: with nothing in the line, V is one more than what was taken.
   v_virtual := greatest(v_virtual, least(v_lowest, pg_sequence_last_value((v_prefix || 'taken')::regclass)
                                                    + (v_lowest is null)::integer));

@@ -6,11 +6,9 @@
 --
 -- At most four thousand entries of delayed and of leases move in one tick: every claim files a lease that must be
 -- looked at once, so this bounds how many claims a second a line can keep up with.
--- After a gap longer than a third of a lease the database, or everybody, was away: reclaim then waits one
--- lease, so that living workers can speak first.
--- Once a minute all safe points are ignored and the whole line is looked at. Finding something below a safe
--- point then means a broken promise (or a clock set back); it is served all the same, and counted in
--- q<queue>_strays, which health shows.
+-- After a gap longer than a third of a lease the database, or everybody, was away: reclaim then waits one lease, so
+-- that living workers can speak first. Only once: where ticks are always sparse, the second gap does not wait again.
+-- Once a minute all safe points are ignored and the whole line is looked at (see _safe_point for what is found).
 create or replace function euterpe._tick(
   p_now           timestamptz,
   p_queue_id      smallint,
@@ -32,38 +30,41 @@ declare
   v_now_ms    bigint  := extract(epoch from p_now) * 1000;
   v_whole     boolean := v_now_ms / 60000 <> (v_now_ms - p_age_ms) / 60000;
   v_settled   bigint  := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-  v_safe      bigint;
+  v_hold      bigint;
   v_since     timestamptz;
   v_lowest    bigint;
 begin
-  -- delayed: what is due goes to ready.
-  v_safe  := pg_sequence_last_value((v_prefix || 'delayed_safe')::regclass);
-  v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
-  for v_round in 1 .. 4 loop
-    exit when _promote(p_now, p_queue_id, v_since, 1000) < 1000;
-  end loop;
+  -- delayed: what is due goes to ready. The lowest entry is read before any is moved, because the safe point stays
+  -- where it is put even if this transaction is rolled back.
+  v_since := timestamptz 'epoch' + interval '1 millisecond'
+             * case when v_whole then 0 else pg_sequence_last_value((v_prefix || 'delayed_safe')::regclass) end;
   select floor(extract(epoch from d.run_at) * 1000) into v_lowest
     from delayed d
    where d.queue_id = p_queue_id and d.run_at >= v_since
    order by d.run_at limit 1;
   perform _safe_point(p_queue_id, 'delayed', p_fresh_xid, v_settled, least(v_lowest, v_now_ms));
+  for v_round in 1 .. 4 loop
+    exit when _promote(p_now, p_queue_id, v_since, 1000) < 1000;
+  end loop;
 
   -- leases: what lapsed goes back to its line.
-  if p_age_ms > p_lease_seconds * 1000 / 3 and p_age_ms < v_now_ms then
-    perform setval((v_prefix || 'hold')::regclass, v_now_ms + p_lease_seconds * 1000);
+  v_hold := pg_sequence_last_value((v_prefix || 'hold')::regclass);
+  if p_age_ms > p_lease_seconds * 1000 / 3 and p_age_ms < v_now_ms and v_hold <= v_now_ms - p_age_ms then
+    v_hold := v_now_ms + p_lease_seconds * 1000;
+    perform setval((v_prefix || 'hold')::regclass, v_hold);
   end if;
-  v_safe  := pg_sequence_last_value((v_prefix || 'leases_safe')::regclass);
-  v_since := timestamptz 'epoch' + case when v_whole then 0 else v_safe end * interval '1 millisecond';
-  if pg_sequence_last_value((v_prefix || 'hold')::regclass) <= v_now_ms and p_holds = 'jobs' then
-    for v_round in 1 .. 4 loop
-      exit when _reclaim_jobs(p_now, p_queue_id, v_since, 1000) < 1000;
-    end loop;
-  end if;
+  v_since := timestamptz 'epoch' + interval '1 millisecond'
+             * case when v_whole then 0 else pg_sequence_last_value((v_prefix || 'leases_safe')::regclass) end;
   select floor(extract(epoch from l.due_at) * 1000) into v_lowest
     from leases l
    where l.queue_id = p_queue_id and l.due_at >= v_since
    order by l.due_at limit 1;
   perform _safe_point(p_queue_id, 'leases', p_fresh_xid, v_settled, least(v_lowest, v_now_ms));
+  if v_hold <= v_now_ms and p_holds = 'jobs' then
+    for v_round in 1 .. 4 loop
+      exit when _reclaim_jobs(p_now, p_queue_id, v_since, 1000) < 1000;
+    end loop;
+  end if;
 
   perform _sweep(p_queue_id, p_fresh_xid, v_settled, v_whole);
 end;

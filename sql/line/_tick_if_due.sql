@@ -23,11 +23,11 @@ declare
   v_fresh_xid bigint;
 begin
   -- A tick from the future (a clock that was set back, a failover) counts as stale, too.
-  if v_age_ms between 0 and 999 or not pg_try_advisory_xact_lock(6649204, p_queue_id) then
+  if v_age_ms between -999 and 999 or not pg_try_advisory_xact_lock(6649204, p_queue_id) then
     return false;
   end if;
   v_age_ms := v_now_ms - pg_sequence_last_value(v_tick);
-  if v_age_ms between 0 and 999 then
+  if v_age_ms between -999 and 999 then
     return false;
   end if;
 

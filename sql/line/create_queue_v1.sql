@@ -29,6 +29,8 @@ declare
   v_cursor       text;
   v_requester_id text;
 begin
+  -- A queue and a requester added at the same moment must see each other: each pair has a sequence.
+  perform pg_advisory_xact_lock(6649204, -2);
   insert into queues as q (name, holds, lease_seconds, max_attempts, backoff_base_ms, backoff_factor,
                            backoff_cap_ms, created_at)
   values (p_queue, p_holds, p_lease_seconds, p_max_attempts, p_backoff_base_ms, p_backoff_factor,

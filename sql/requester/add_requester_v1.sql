@@ -26,6 +26,8 @@ begin
       message = format('add_requester_v1: p_requester_id=%s must be 1 to 64 of a-z 0-9 _ -', p_requester_id);
   end if;
 
+  -- A queue and a requester added at the same moment must see each other: each pair has a sequence.
+  perform pg_advisory_xact_lock(6649204, -2);
   insert into requesters (requester_id, display_name, weight, max_priority, max_open_jobs,
                           requests_per_second, request_burst, created_at)
   values (p_requester_id, p_display_name, p_weight, p_max_priority, p_max_open_jobs,

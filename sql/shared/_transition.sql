@@ -67,7 +67,8 @@ begin
            attempt_count      = j.attempt_count + (d.to_status = 'fetching')::integer
                                 - coalesce(d.gives_back, false)::integer,
            unstarted_expiries = case when d.to_status = 'fetching' then 0
-                                     when d.reason = 'lease_expired' and d.from_status = 'claimed' then j.unstarted_expiries + 1
+                                     when d.from_status = 'claimed' and d.to_status = 'queued'
+                                      and (d.reason = 'lease_expired' or d.error is not null) then j.unstarted_expiries + 1
                                      else j.unstarted_expiries end,
            shutdown_releases  = j.shutdown_releases
                                 + (d.reason = 'worker_shutdown' and coalesce(d.gives_back, false))::integer,

@@ -6,7 +6,7 @@
 --
 -- Created alone and then attached: "create … partition of" would lock the parent against everybody, attach
 -- does not lock out readers or writers. lock_timeout bounds the wait for what does conflict (vacuum of the
--- parent, another attach); the next run goes on where this one stopped.
+-- parent, another attach); then nothing is made, and the next run tries again.
 -- Last week is made too: an id may be up to ten minutes old.
 -- Dynamic SQL: names are built from constants and a date.
 create or replace function euterpe._make_partitions(

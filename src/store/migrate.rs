@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls, Transaction};
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -230,7 +230,7 @@ async fn run_migrations(client: &mut Client) -> Result<Vec<String>, MigrateError
 /// All changed files in one transaction: nobody ever sees half a release.
 async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError> {
     let loaded = ledger(client).await?;
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     // Functions may name each other in any order; plpgsql_check looks at all of them in the tests.
     transaction.batch_execute("set local check_function_bodies = off").await?;
 
@@ -239,7 +239,7 @@ async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError
         if loaded.get(file.path) == Some(&file.sha256) {
             continue;
         }
-        run_file(&transaction, file.path, file.text).await?;
+        load_file(&mut transaction, &file).await?;
         transaction
             .execute(
                 "insert into euterpe.sql_functions (path, sha256, release, loaded_at)
@@ -259,11 +259,38 @@ async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError
     Ok(changed)
 }
 
-async fn run_file(
-    transaction: &tokio_postgres::Transaction<'_>,
-    path: &str,
-    text: &str,
-) -> Result<(), MigrateError> {
+/// A private function may change its signature from one release to the next, because all its callers change with it;
+/// `create or replace` cannot do that, so the old one is dropped first. A public one never may: it gets a new version.
+async fn load_file(transaction: &mut Transaction<'_>, file: &FunctionFile) -> Result<(), MigrateError> {
+    let attempt = transaction.transaction().await?;
+    match run_file(&attempt, file.path, file.text).await {
+        Ok(()) => attempt.commit().await?,
+        Err(MigrateError::Function { source, .. }) if file.is_private() && is_other_signature(&source) => {
+            attempt.rollback().await?;
+            let old = transaction
+                .query(
+                    "select p.oid::regprocedure::text from pg_proc p
+                      where p.pronamespace = 'euterpe'::regnamespace and p.proname = $1",
+                    &[&file.name()],
+                )
+                .await?;
+            for signature in old.iter().map(|row| row.get::<_, String>(0)) {
+                transaction.batch_execute(&format!("drop function {signature}")).await?;
+            }
+            run_file(transaction, file.path, file.text).await?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn is_other_signature(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| {
+        [SqlState::AMBIGUOUS_FUNCTION, SqlState::INVALID_FUNCTION_DEFINITION].contains(code)
+    })
+}
+
+async fn run_file(transaction: &Transaction<'_>, path: &str, text: &str) -> Result<(), MigrateError> {
     transaction
         .batch_execute(text)
         .await
@@ -295,6 +322,18 @@ struct FunctionFile {
     path: &'static str,
     text: &'static str,
     sha256: String,
+}
+
+impl FunctionFile {
+    /// The function the file defines.
+    fn name(&self) -> &'static str {
+        let file = self.path.rsplit('/').next().unwrap_or(self.path);
+        file.trim_end_matches(".sql")
+    }
+
+    fn is_private(&self) -> bool {
+        self.name().starts_with('_')
+    }
 }
 
 /// The functions, then the views that may call them. grants.sql counts as a file, so that a changed grant is

@@ -60,6 +60,7 @@ async fn old_weeks(client: &Client, days: i32) -> Result<Vec<(String, i64, i64)>
                from pg_class c
               where c.relnamespace = 'euterpe'::regnamespace and c.relkind = 'r'
                 and left(c.relname, -10) = any ($2) and c.relname ~ '_p[0-9]{8}$'
+                and to_date(right(c.relname, 8), 'YYYYMMDD') + 7 <= (euterpe._now() - make_interval(days => $1))::date
                 and not exists (select from pg_class i
                                  where i.oid = to_regclass('euterpe.inbox_jobs_p' || right(c.relname, 8))
                                    and i.relispartition)
@@ -140,7 +141,8 @@ async fn attach_again(client: &Client, table: &str, partition: &str, week: &str)
     let (low, high): (&str, &str) = (row.get("low"), row.get("high"));
     client
         .batch_execute(&format!(
-            "alter table euterpe.{table} attach partition {partition} for values from ('{low}') to ('{high}')"
+            "alter table euterpe.{table} attach partition {partition} for values from ('{low}') to ('{high}');
+             select euterpe._refile_jobs('{low}', '{high}')"
         ))
         .await?;
     Ok(())

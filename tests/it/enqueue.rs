@@ -153,3 +153,33 @@ async fn a_missing_partition_is_a_clear_error_and_upkeep_mends_it() {
     db.store().upkeep().await.unwrap();
     db.enqueue().await;
 }
+
+/// One bad item harms no other, however bad it is.
+#[tokio::test]
+async fn an_item_that_cannot_be_read_is_answered_and_harms_no_other() {
+    let db = TestDb::fresh().await;
+    let id = JobId::new(&requester("acme"));
+    let items = json!([
+        {"request": {}},
+        {"request": {}, "run_at": "nonsense"},
+        {"request": {}, "priority": "high"},
+        5,
+        {"request": {}, "sealed": 5},
+        {"request": {}, "sealed": {"storage": {"encrypted": "", "dek_wrapped": "", "kek_id": "k", "encryption_version": 1}}},
+        {"request": {}, "sealed": {"storage": ["encrypted", "dek_wrapped", "kek_id", "encryption_version"]}},
+        {"request": {}, "job_id": id.to_string()},
+        {"request": {}, "job_id": id.to_string()},
+        {"request": {}, "complaint": "a field of ours is not the caller's"},
+    ]);
+    let client = db.client().await;
+    let rows =
+        client.query("select outcome from euterpe.enqueue_jobs_v1('acme', $1)", &[&items]).await.unwrap();
+    let outcomes: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(
+        outcomes,
+        [
+            "accepted", "invalid", "invalid", "invalid", "invalid", "invalid", "invalid", "invalid",
+            "invalid", "accepted"
+        ]
+    );
+}

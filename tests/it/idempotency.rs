@@ -162,3 +162,16 @@ async fn plain_sql_needs_no_hash_and_no_id_and_rolls_back_whole() {
     assert_eq!(again.get::<_, &str>("outcome"), "replayed");
     assert_eq!(first.get::<_, &str>("response"), again.get::<_, &str>("response"));
 }
+
+/// A caller that made its own id and comes back late gets the stored answer, not a complaint about the id's age.
+#[tokio::test]
+async fn a_late_replay_with_its_own_id_is_answered() {
+    let db = TestDb::fresh().await;
+    let acme = requester("acme");
+    let job = NewJob { job_id: Some(euterpe::domain::JobId::new(&acme)), ..keyed("k", 1) };
+    let first = db.store().enqueue_job(&acme, QUEUE, &job).await.unwrap();
+    db.jump(Duration::from_secs(3600)).await;
+    let again = db.store().enqueue_job(&acme, QUEUE, &job).await.unwrap();
+    assert!(again.replayed);
+    assert_eq!(again.job_id, first.job_id);
+}

@@ -134,3 +134,20 @@ async fn a_refused_file_changes_nothing() {
         db.one("select count(*) from euterpe.sql_functions where sha256 <> repeat('0', 64)").await;
     assert_eq!(loaded, 0);
 }
+
+/// All callers of a private function change with it, so its signature may change from release to release.
+#[tokio::test]
+async fn a_private_function_may_change_its_signature() {
+    let db = TestDb::fresh().await;
+    db.run(
+        "drop function euterpe._lock_jobs;
+         create function euterpe._lock_jobs(p_other integer) returns integer language sql as 'select 1';
+         alter function euterpe._lock_jobs owner to euterpe_owner;
+         update euterpe.sql_functions set sha256 = repeat('0', 64) where path = 'shared/_lock_jobs.sql'",
+    )
+    .await;
+    let report = migrate(&db.config()).await.unwrap();
+    assert_eq!(report.functions, ["shared/_lock_jobs.sql"]);
+    let signature: String = db.one("select 'euterpe._lock_jobs'::regproc::regprocedure::text").await;
+    assert_eq!(signature, "euterpe._lock_jobs(uuid[])");
+}

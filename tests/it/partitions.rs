@@ -315,3 +315,25 @@ async fn upkeep_by_everybody_at_once_is_done_by_one() {
     let samples: i64 = db.one("select count(*) from euterpe.queue_samples where sampled_at > euterpe._now() - interval '1 minute'").await;
     assert_eq!(samples, 3, "one per queue");
 }
+
+/// A partition that somebody detached with an unfinished job in it is attached again, and its job is in the line again.
+#[tokio::test]
+async fn an_unfinished_job_in_a_detached_partition_is_brought_back() {
+    let db = TestDb::fresh().await;
+    let (store, pod) = (db.store(), worker("pod"));
+    let id = db.enqueue().await;
+    let name: String = db.one("select right(tableoid::regclass::text, 8) from euterpe.inbox_jobs").await;
+    db.run(&format!("alter table euterpe.inbox_jobs detach partition euterpe.inbox_jobs_p{name}")).await;
+    assert!(
+        store.claim_jobs(QUEUE, &pod, 1, None).await.unwrap().is_empty(),
+        "its entry was taken for litter"
+    );
+    assert_eq!(db.one::<i64>("select count(*) from euterpe.ready").await, 0);
+
+    assert_eq!(retain(&db.config(), 90).await.unwrap(), [], "too young to be touched");
+    db.jump(DAY * 120).await;
+    let weeks = retain(&db.config(), 90).await.unwrap();
+    let back = Week::Kept(name, "a job of it was brought back to life".into());
+    assert!(weeks.contains(&back), "{weeks:?}");
+    assert_eq!(db.claim(&pod).await.claim.job_id, id);
+}

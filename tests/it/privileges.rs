@@ -9,7 +9,6 @@ const ROLES: [&str; 5] =
 
 /// Who may execute what: the written list. Whoever is not named here may execute nothing.
 const MAY_EXECUTE: &[(&str, &[&str])] = &[
-    ("_now", &["euterpe_operator", "euterpe_readonly"]),
     ("add_api_key_v1", &["euterpe_operator"]),
     ("add_requester_v1", &["euterpe_operator"]),
     ("advance_jobs_v1", &["euterpe_transcode"]),
@@ -22,6 +21,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("enqueue_jobs_v1", &["euterpe_api", "euterpe_operator"]),
     ("fail_jobs_v1", &["euterpe_transcode"]),
     ("find_api_key_v1", &["euterpe_api"]),
+    ("health_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("heartbeat_jobs_v1", &["euterpe_transcode"]),
     ("list_requesters_v1", &["euterpe_operator"]),
     ("orphan_check_v1", &["euterpe_operator", "euterpe_readonly"]),
@@ -164,4 +164,23 @@ async fn a_temp_table_of_the_callers_is_not_taken_for_ours() {
     let refused =
         client.query("select * from euterpe.enqueue_job_v1('forged', '{}')", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "UT005");
+}
+
+/// What is granted works: a view runs with its owner's rights, the functions in it with the reader's.
+#[tokio::test]
+async fn readers_and_operators_can_read_what_they_are_granted() {
+    let db = TestDb::fresh().await;
+    for login in ["euterpe_readonly", "euterpe_operator"] {
+        let mut config = db.config();
+        config.user(login);
+        let client = crate::support::connect(&config).await;
+        for (view, _) in MAY_SELECT {
+            client
+                .query(&format!("select * from euterpe.{view}"), &[])
+                .await
+                .unwrap_or_else(|e| panic!("{login}: {view}: {e:?}"));
+        }
+        client.query("select * from euterpe.orphan_check_v1()", &[]).await.unwrap();
+        client.query("select * from euterpe.prunable_weeks_v1(90)", &[]).await.unwrap();
+    }
 }

@@ -190,3 +190,55 @@ async fn leases_are_filed_again_or_forgotten() {
         db.rows("select job_id from euterpe.leases").await.iter().map(|row| row.get(0)).collect();
     assert_eq!(filed, [long.claim.job_id.0]);
 }
+
+/// Where ticks are always sparse (one slow poller, a short lease) a lapsed lease is reclaimed all the same.
+#[tokio::test]
+async fn sparse_ticks_delay_reclaim_once_not_for_ever() {
+    let db = TestDb::fresh().await;
+    let job = db.running(&worker("dead"), JobStatus::Processing).await;
+    for _ in 0..6 {
+        db.jump(LEASE / 2).await;
+        db.store().tick(QUEUE).await.unwrap();
+    }
+    assert_eq!(db.job(job.claim.job_id).await["status"], "queued");
+}
+
+/// A failure before an execution starts costs no attempt; the twentieth ends the job, so that it cannot go round
+/// for ever, and the waits grow meanwhile.
+#[tokio::test]
+async fn twenty_failures_before_a_start_end_a_job() {
+    let db = TestDb::fresh().await;
+    let (store, pod) = (db.store(), worker("pod"));
+    let id = db.enqueue().await;
+    let mut waits = Vec::new();
+    for nth in 1..=20 {
+        let job = db.claim(&pod).await;
+        let failure = JobFailure { code: "internal".into(), ..JobFailure::default() };
+        let answer = store.fail_jobs(&pod, &[(job.claim, failure)]).await.unwrap().remove(0);
+        if nth == 20 {
+            assert_eq!(answer.to_status, Some(JobStatus::DeadLetter));
+            break;
+        }
+        assert_eq!(answer.to_status, Some(JobStatus::Queued), "failure {nth}");
+        let sql = format!(
+            "select extract(epoch from run_at - updated_at)::float8 from euterpe.inbox_jobs where job_id = '{id}'"
+        );
+        waits.push(db.one::<f64>(&sql).await);
+        db.jump(Duration::from_secs(800)).await;
+        store.tick(QUEUE).await.unwrap();
+    }
+    assert_eq!(db.job(id).await["attempt_count"], 0);
+    assert!(waits[5] > 8.0 * waits[0], "{waits:?}");
+}
+
+/// A heartbeat with a shorter lease does not shorten the one that was given: reclaim would not look in time.
+#[tokio::test]
+async fn a_heartbeat_never_shortens_a_lease() {
+    let db = TestDb::fresh().await;
+    let pod = worker("pod");
+    db.enqueue().await;
+    let long = Duration::from_secs(3600);
+    let job = db.store().claim_jobs(QUEUE, &pod, 1, Some(long)).await.unwrap().remove(0);
+    let beat = db.store().heartbeat_jobs(&pod, &[(job.claim, None)], Some(LEASE)).await.unwrap();
+    assert_eq!(beat[0].lease_expires_at, Some(job.lease_expires_at));
+}

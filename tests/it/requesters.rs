@@ -140,3 +140,20 @@ async fn processes_come_stay_and_go() {
         .collect();
     assert_eq!(alive, [steady.as_str()]);
 }
+
+/// Each pair of queue and requester has its sequence, whoever came first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_and_a_requester_added_at_once_know_each_other() {
+    let db = TestDb::fresh().await;
+    let store = db.store();
+    for n in 0..10 {
+        let (queue, who) = (format!("queue_{n}"), format!("who_{n}"));
+        let (one, two) = (store.clone(), store.clone());
+        let (queue_too, who_too) = (queue.clone(), NewRequester::named(requester(&who)));
+        let made = tokio::spawn(async move { one.create_queue(&queue_too).await.unwrap() });
+        two.add_requester(&who_too).await.unwrap();
+        made.await.unwrap();
+        let job = euterpe::domain::NewJob { request: json!({}), ..Default::default() };
+        store.enqueue_job(&requester(&who), &queue, &job).await.unwrap();
+    }
+}

@@ -418,3 +418,55 @@ async fn nothing_is_stranded_whatever_is_held_and_whoever_commits_late() {
         play.drain().await;
     }
 }
+
+/// Cursors stay where they are set when a tick is rolled back: so nothing may follow from what it moved.
+#[tokio::test]
+async fn ticks_that_are_rolled_back_strand_nothing() {
+    let db = TestDb::alone().await;
+    start_of_a_minute(&db).await;
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "select euterpe.enqueue_job_v1('acme', '{}', p_run_at => euterpe._now() + interval '1 second')",
+        )
+        .await
+        .unwrap();
+    db.jump(A_SECOND).await;
+    for _ in 0..8 {
+        db.jump(A_SECOND).await;
+        client.batch_execute(&format!("begin; {TICK}; rollback")).await.unwrap();
+    }
+    tick(&db).await;
+    assert_eq!(db.store().claim_jobs(QUEUE, &worker("pod"), 1, None).await.unwrap().len(), 1);
+    assert_eq!(cursor(&db, "strays").await, 0);
+}
+
+/// A dump carries cursors into a younger server, whose xids are lower: marks from the future are numbered again.
+#[tokio::test]
+async fn a_mark_numbered_in_the_future_is_numbered_again() {
+    let db = TestDb::alone().await;
+    db.enqueue_many(100).await;
+    start_of_a_minute(&db).await;
+    db.run("select setval('euterpe_line.q1_ready_mark_xid', 4000000000)").await;
+    serve_and_sweep(&db, 8).await;
+    assert!(cursor(&db, "ready_safe").await >= 20_000);
+}
+
+/// Should an entry lie below the safe point after all, it is served for good, not for one second a minute.
+#[tokio::test]
+async fn a_stray_is_counted_and_served() {
+    let db = TestDb::alone().await;
+    db.enqueue_many(50).await;
+    start_of_a_minute(&db).await;
+    serve_and_sweep(&db, 6).await;
+    let safe = cursor(&db, "ready_safe").await;
+    assert!(safe > 1000);
+    db.run("update euterpe.ready set key = 0 where seq = (select max(seq) from euterpe.ready)").await;
+    start_of_a_minute(&db).await;
+    assert_eq!(cursor(&db, "strays").await, 1);
+    tick(&db).await;
+    let job = db.store().claim_jobs(QUEUE, &worker("next"), 1, None).await.unwrap().remove(0);
+    let last: uuid::Uuid =
+        db.one("select job_id from euterpe.inbox_jobs order by line_key desc limit 1").await;
+    assert_eq!(job.claim.job_id.0, last);
+}

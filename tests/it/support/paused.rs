@@ -22,7 +22,7 @@ impl Pause {
 }
 
 const PLACES: &[(Pause, &str, &str)] = &[
-    (Pause::SweepScanned, include_str!("../../../sql/line/_sweep.sql"), "  if v_lowest < v_safe then\n"),
+    (Pause::SweepScanned, include_str!("../../../sql/line/_sweep.sql"), "  -- least() passes over a null"),
     (Pause::VirtualTimeRead, include_str!("../../../sql/line/_put_in_line.sql"), "  insert into delayed"),
     (
         Pause::ClaimTaken,
