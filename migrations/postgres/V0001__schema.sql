@@ -14,7 +14,8 @@ create table euterpe.sql_functions (
   loaded_at  timestamptz not null,
 
   constraint sql_functions_pkey primary key (path),
-  constraint sql_functions_sha256_is_hex check (sha256 ~ '^[0-9a-f]{64}$')
+  constraint sql_functions_sha256_is_hex check (sha256 ~ '^[0-9a-f]{64}$'),
+  constraint sql_functions_release_is_three_numbers check (release ~ '^[0-9]+\.[0-9]+\.[0-9]+$')
 );
 comment on table euterpe.sql_functions is
   'Ledger of euterpe-migrate: which file of sql/ is loaded here, and in which wording.';

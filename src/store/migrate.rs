@@ -21,6 +21,9 @@ static SQL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sql");
 /// DBA can tell whose lock it is.
 const MIGRATION_LOCK: i64 = 0x65_75_74_65_72_70_65;
 
+/// Of this binary; three numbers.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
 const HISTORY: &str = "euterpe.schema_history";
 
 /// Files of `sql/` that hold no function, by what is done with them.
@@ -53,6 +56,18 @@ pub enum MigrateError {
         database: i32,
         /// What this binary has.
         binary: i32,
+    },
+
+    /// A newer release was here, and brought functions but no migration.
+    #[error(
+        "functions of release {database} are loaded here, this euterpe-migrate is {binary}: it would put older ones \
+         over them.\nNothing was changed. Use the euterpe-migrate of the newer release."
+    )]
+    FunctionsAreNewer {
+        /// What the database has.
+        database: String,
+        /// What this binary is.
+        binary: &'static str,
     },
 
     /// A migration failed; it was rolled back.
@@ -188,25 +203,19 @@ async fn prepare_ground(client: &Client) -> Result<(), MigrateError> {
         return Err(not_allowed("act as euterpe_owner"));
     }
 
-    let may: bool = client
-        .query_one("select has_database_privilege('euterpe_owner', current_database(), 'CREATE') as may", &[])
-        .await?
-        .get("may");
-    if !may {
+    if !owner_may_create(client).await? {
         // Someone who may not grant gets a warning, not an error: look again afterwards.
         client.batch_execute(&format!("grant create on database {database} to euterpe_owner")).await.ok();
-        let may: bool = client
-            .query_one(
-                "select has_database_privilege('euterpe_owner', current_database(), 'CREATE') as may",
-                &[],
-            )
-            .await?
-            .get("may");
-        if !may {
+        if !owner_may_create(client).await? {
             return Err(not_allowed("let euterpe_owner make schemas here"));
         }
     }
     Ok(())
+}
+
+async fn owner_may_create(client: &Client) -> Result<bool, MigrateError> {
+    let sql = "select has_database_privilege('euterpe_owner', current_database(), 'CREATE') as may";
+    Ok(client.query_one(sql, &[]).await?.get("may"))
 }
 
 fn is_forbidden<T>(result: &Result<T, tokio_postgres::Error>) -> bool {
@@ -229,6 +238,7 @@ async fn run_migrations(client: &mut Client) -> Result<Vec<String>, MigrateError
 
 /// All changed files in one transaction: nobody ever sees half a release.
 async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError> {
+    refuse_newer_functions(client).await?;
     let loaded = ledger(client).await?;
     let mut transaction = client.transaction().await?;
     // Functions may name each other in any order; plpgsql_check looks at all of them in the tests.
@@ -246,7 +256,7 @@ async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError
                  values ($1, $2, $3, clock_timestamp())
                      on conflict (path) do update
                     set sha256 = excluded.sha256, release = excluded.release, loaded_at = excluded.loaded_at",
-                &[&file.path, &file.sha256, &env!("CARGO_PKG_VERSION")],
+                &[&file.path, &file.sha256, &RELEASE],
             )
             .await?;
         changed.push(file.path.to_owned());
@@ -257,6 +267,21 @@ async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError
     run_file(&transaction, SEED, sql_text(SEED)).await?;
     transaction.commit().await?;
     Ok(changed)
+}
+
+async fn refuse_newer_functions(client: &Client) -> Result<(), MigrateError> {
+    let newest = client
+        .query_opt(
+            "select release from euterpe.sql_functions
+              where string_to_array(release, '.')::integer[] > string_to_array($1, '.')::integer[]
+              order by string_to_array(release, '.')::integer[] desc
+              limit 1",
+            &[&RELEASE],
+        )
+        .await?;
+    newest.map_or(Ok(()), |row| {
+        Err(MigrateError::FunctionsAreNewer { database: row.get("release"), binary: RELEASE })
+    })
 }
 
 /// A private function may change its signature from one release to the next, because all its callers change with it;

@@ -151,3 +151,16 @@ async fn a_private_function_may_change_its_signature() {
     let signature: String = db.one("select 'euterpe._lock_jobs'::regproc::regprocedure::text").await;
     assert_eq!(signature, "euterpe._lock_jobs(uuid[])");
 }
+
+/// A release may bring functions and no migration: an older migrator must not put its own over them.
+#[tokio::test]
+async fn functions_of_a_newer_release_are_not_replaced_by_older_ones() {
+    let db = TestDb::fresh().await;
+    db.run("update euterpe.sql_functions set release = '10.0.0', sha256 = repeat('0', 64) where path = 'line/tick_v1.sql'").await;
+    let refused = migrate(&db.config()).await.unwrap_err();
+    assert!(
+        matches!(&refused, MigrateError::FunctionsAreNewer { database, .. } if database == "10.0.0"),
+        "{refused:?}"
+    );
+    assert_eq!(db.one::<i64>("select count(*) from euterpe.sql_functions where release = '10.0.0'").await, 1);
+}
