@@ -6,11 +6,13 @@ create or replace function euterpe._virtual_time(
   p_queue_id smallint
 )
 returns bigint
-language sql
+language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  select pg_sequence_last_value(('euterpe_line.q' || p_queue_id || '_virtual')::regclass)
+begin
+  return pg_sequence_last_value(('euterpe_line.q' || p_queue_id || '_virtual')::regclass);
+end;
 $$;
 
 comment on function euterpe._virtual_time is

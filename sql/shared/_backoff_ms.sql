@@ -13,13 +13,15 @@ create or replace function euterpe._backoff_ms(
   p_random  double precision
 )
 returns bigint
-language sql
+language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 as $$
+begin
   -- 64 doublings are more than any cap; the exponent is bounded so that power() cannot overflow.
-  select round(least(p_cap_ms, p_base_ms * power(p_factor::double precision, least(greatest(p_attempt, 1) - 1, 64)))
-               * (0.8 + 0.4 * p_random))::bigint
+  return round(least(p_cap_ms, p_base_ms * power(p_factor::double precision, least(greatest(p_attempt, 1) - 1, 64)))
+               * (0.8 + 0.4 * p_random))::bigint;
+end;
 $$;
 
 comment on function euterpe._backoff_ms is 'Exponential backoff in milliseconds, capped, with ±20 % jitter.';

@@ -7,11 +7,13 @@ create or replace function euterpe._bucket(
   p_requester_id text
 )
 returns integer
-language sql
+language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 as $$
-  select get_byte(sha256(convert_to(p_requester_id, 'UTF8')), 0)
+begin
+  return get_byte(sha256(convert_to(p_requester_id, 'UTF8')), 0);
+end;
 $$;
 
 comment on function euterpe._bucket is 'First byte of SHA-256 of the requester_id: the last byte of its job ids.';

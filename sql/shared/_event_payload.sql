@@ -20,12 +20,13 @@ create or replace function euterpe._event_payload(
   p_error           jsonb
 )
 returns text
-language sql
+language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 as $$
-  select json_build_object(
+begin
+  return json_build_object(
            'type',      'transcode.' || p_status,
            'timestamp', to_char(p_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
            'event_id',  'evt_' || replace(p_job_id::text, '-', '') || '_' || p_sequence,
@@ -43,7 +44,8 @@ as $$
                                  then ', "outputs" : ' || coalesce(p_outputs, '[]')::text else '' end
                          || case when p_status in ('failed', 'dead_letter')
                                  then ', "error" : ' || coalesce(p_error, 'null')::text else '' end
-                         || '}')::json)::text
+                         || '}')::json)::text;
+end;
 $$;
 
 comment on function euterpe._event_payload is 'The body of a webhook, byte for byte as it is signed and sent.';

@@ -5,11 +5,13 @@ create or replace function euterpe._id_time(
   p_id uuid
 )
 returns timestamptz
-language sql
+language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 as $$
-  select to_timestamp(('x' || translate(left(p_id::text, 13), '-', ''))::bit(48)::bigint / 1000.0)
+begin
+  return to_timestamp(('x' || translate(left(p_id::text, 13), '-', ''))::bit(48)::bigint / 1000.0);
+end;
 $$;
 
 comment on function euterpe._id_time is 'The millisecond in which a UUIDv7 was made.';

@@ -7,11 +7,13 @@
 -- without anybody sleeping. Two calls are two different instants.
 create or replace function euterpe._now()
 returns timestamptz
-language sql
+language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  select clock_timestamp()
+begin
+  return clock_timestamp();
+end;
 $$;
 
 comment on function euterpe._now is 'The only clock the queue reads; tests wind it.';

@@ -7,14 +7,16 @@ create or replace function euterpe._has_partition(
   p_job_id uuid
 )
 returns boolean
-language sql
+language plpgsql
 stable
 set search_path = euterpe, pg_catalog, pg_temp
 as $$
-  select exists (
+begin
+  return exists (
     select from pg_class c
      where c.oid = to_regclass('euterpe.' || _partition_name('inbox_jobs', _id_time(p_job_id)))
-       and c.relispartition)
+       and c.relispartition);
+end;
 $$;
 
 comment on function euterpe._has_partition is 'Whether an attached partition covers a job id.';

@@ -6,12 +6,14 @@ create or replace function euterpe._partition_name(
   p_at    timestamptz
 )
 returns text
-language sql
+language plpgsql
 immutable
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 as $$
-  select p_table || to_char(date_trunc('week', p_at), '"_p"YYYYMMDD')
+begin
+  return p_table || to_char(date_trunc('week', p_at), '"_p"YYYYMMDD');
+end;
 $$;
 
 comment on function euterpe._partition_name is 'Name of the partition of a table for the week of an instant.';
