@@ -25,10 +25,10 @@ begin
   return query
   select j.job_id, j.requester_id, j.claim_version, j.claim_token, j.lease_expires_at, j.attempt_count,
          j.max_attempts, j.credential_version, j.external_id, r.request
-    from inbox_jobs j
-    join job_requests r on r.job_id = any (p_job_ids) and r.job_id = j.job_id
-   where j.job_id = any (p_job_ids)
-   order by array_position(p_job_ids, j.job_id);
+    from unnest(p_job_ids) with ordinality as c (job_id, nth)
+    join inbox_jobs j on j.job_id = any (p_job_ids) and j.job_id = c.job_id
+    join job_requests r on r.job_id = any (p_job_ids) and r.job_id = c.job_id
+   order by c.nth;
 end;
 $$;
 
