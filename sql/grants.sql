@@ -16,7 +16,7 @@ grant execute on function
   to euterpe_api, euterpe_transcode, euterpe_webhook;
 
 grant execute on function
-  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.find_api_key_v1
+  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.cancel_job_v1, euterpe.find_api_key_v1
   to euterpe_api;
 
 grant execute on function
@@ -28,7 +28,7 @@ grant execute on function
   euterpe.create_queue_v1, euterpe.pause_queue_v1, euterpe.resume_queue_v1,
   euterpe.add_requester_v1, euterpe.disable_requester_v1, euterpe.enable_requester_v1, euterpe.list_requesters_v1,
   euterpe.add_api_key_v1, euterpe.revoke_api_key_v1,
-  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1,
+  euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.cancel_job_v1,
   euterpe.upkeep_v1, euterpe.tick_v1
   to euterpe_operator;
 

@@ -9,6 +9,10 @@ use tokio_postgres::error::SqlState;
 /// refusal is one line here and one in each face's status table.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// `UT002`: the job is not in a state that allows it.
+    #[error("{0}")]
+    IllegalState(String),
+
     /// `UT003`: the idempotency key was used before, for a different request. Names its hash's first 8 digits.
     #[error("{0}")]
     IdempotencyConflict(String),
@@ -65,6 +69,7 @@ impl From<tokio_postgres::Error> for StoreError {
         let told = || db.message().to_owned();
 
         match db.code().code() {
+            "UT002" => Self::IllegalState(told()),
             "UT003" => Self::IdempotencyConflict(told()),
             "UT004" => Self::NotFound(told()),
             "UT005" => Self::RequesterRefused(told()),

@@ -329,6 +329,20 @@ impl Store {
             .collect()
     }
 
+    /// Ends a job that nobody needs any more; says what it was doing. With a requester: only if it is theirs.
+    pub async fn cancel_job(
+        &self,
+        job_id: JobId,
+        requester: Option<&RequesterId>,
+        why: Option<&str>,
+    ) -> Result<String> {
+        const SQL: &str = "\
+            select euterpe.cancel_job_v1(p_job_id => $1, p_requester_id => $2, p_why => $3) as was";
+        let rows = self.rows(SQL, &[&job_id.0, &requester.map(RequesterId::as_str), &why]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
+        Ok(row.try_get("was")?)
+    }
+
     /// Each job goes back to the line without being blamed, after `delay` if one is given.
     #[tracing::instrument(skip_all, fields(worker.id = worker.as_str(), jobs = jobs.len()))]
     pub async fn release_jobs(

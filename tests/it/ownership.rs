@@ -223,14 +223,7 @@ async fn a_cancelled_job_says_so() {
     let db = TestDb::fresh().await;
     let pod = worker("pod");
     let job = db.running(&pod, JobStatus::Processing).await;
-    // As cancel does it: straight to failed, past the worker's fence.
-    db.run(&format!(
-        "select euterpe._end_or_requeue(euterpe._now(), array[
-           ('{}', 'failed', null, null, null, null, null, 'cancelled', '{{\"code\": \"cancelled\"}}',
-            null, null, null, null, null)::euterpe._step])",
-        job.claim.job_id
-    ))
-    .await;
+    db.store().cancel_job(job.claim.job_id, None, None).await.unwrap();
     for (said, outcome) in say_everything(&db.store(), &pod, job.claim).await {
         assert_eq!(outcome, Outcome::Cancelled, "{said}");
     }

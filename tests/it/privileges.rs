@@ -12,6 +12,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("add_api_key_v1", &["euterpe_operator"]),
     ("add_requester_v1", &["euterpe_operator"]),
     ("advance_jobs_v1", &["euterpe_transcode"]),
+    ("cancel_job_v1", &["euterpe_api", "euterpe_operator"]),
     ("claim_jobs_v1", &["euterpe_transcode"]),
     ("complete_jobs_v1", &["euterpe_transcode"]),
     ("create_queue_v1", &["euterpe_operator"]),

@@ -178,7 +178,7 @@ async fn a_retry_committed_late_is_promoted_and_a_claim_committed_late_is_reclai
 }
 
 /// What an actor may do; each takes only what nobody else holds, so that nobody waits.
-const ACTORS: &str = r#"
+const ACTORS: &str = r"
 create schema act;
 create function act.enqueue(p_random float8) returns void language sql as $$
   select euterpe.enqueue_job_v1((array['acme', 'b', 'heavy'])[1 + floor(p_random * 3)::int], '{}',
@@ -207,17 +207,14 @@ create function act.finish(p_random float8) returns void language sql as $$
            array_fill('media_unreadable'::text, array[cardinality(h.job_ids)]),
            array_fill(null::jsonb, array[cardinality(h.job_ids)]), array_fill(null::int, array[cardinality(h.job_ids)]))
     from act.held(p_random) h $$;
--- As cancel will do it: the item changes, its entry becomes litter.
+-- The item changes, its entry becomes litter.
 create function act.cancel(p_random float8) returns void language plpgsql as $$
 declare v_id uuid;
 begin
-  select j.job_id into v_id from euterpe.inbox_jobs j where j.status = 'queued'
+  select j.job_id into v_id from euterpe.inbox_jobs j where j.finished_at is null
    order by md5(j.job_id::text || p_random) limit 1 for no key update skip locked;
   if found then
-    perform euterpe._transition(euterpe._now(), array[(v_id, 'claimed', null, null, 'cancel', gen_random_uuid(),
-      euterpe._now(), 'cancelled', null, null, null, null, null, null)::euterpe._step]);
-    perform euterpe._end_or_requeue(euterpe._now(), array[(v_id, 'failed', null, null, null, null, null, 'cancelled',
-      '{"code": "cancelled"}', null, null, null, null, null)::euterpe._step]);
+    perform euterpe.cancel_job_v1(v_id);
   end if;
 end $$;
 -- As retry by hand will do it.
@@ -235,7 +232,7 @@ end $$;
 create function act.jump(p_random float8) returns void language sql as $$
   select nextval('euterpe_line.q1_r' || (1 + floor(p_random * 3)::int)) from generate_series(1, 32);
   select nextval('euterpe_line.seq') from generate_series(1, 32) $$;
-"#;
+";
 
 const ACTS: &[&str] = &[
     "enqueue", "enqueue", "enqueue", "claim", "claim", "requeue", "release", "finish", "cancel", "retry",
