@@ -17,7 +17,7 @@ const BATCH: u16 = 100;
 
 #[tokio::main]
 async fn main() {
-    let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-line-{}", std::process::id())));
+    let dir = Cluster::scratch("line");
     let settings = ["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=30min"];
     let cluster = Cluster::start(&dir, Durability::Fast, &settings).unwrap();
     drain_under_a_held_snapshot(&cluster).await;

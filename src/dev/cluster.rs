@@ -107,6 +107,25 @@ impl Cluster {
         drop(self);
     }
 
+    /// A directory for a cluster that lives as long as this process, in memory where that is possible. Those of
+    /// processes that are gone (kill -9 leaves them behind) are removed.
+    #[must_use]
+    pub fn scratch(name: &str) -> PathBuf {
+        let memory = Path::new("/dev/shm");
+        let root = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        for entry in fs::read_dir(&root).into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|file| {
+                let pid = file.strip_prefix("euterpe-")?.split('-').next()?;
+                pid.parse::<u32>().ok()
+            });
+            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                // Somebody else's is not ours to remove, and cannot be.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        root.join(format!("euterpe-{}-{name}", std::process::id()))
+    }
+
     /// A directory below which a private cluster can live: `wanted` itself, or a short one in `/var/tmp` when
     /// its path is too long or root's server user could not enter it.
     #[must_use]

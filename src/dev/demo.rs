@@ -1,6 +1,5 @@
 //! A first look: twenty jobs, four workers, one of them killed in the middle, and nothing lost.
 
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(5);
 /// Enqueues twenty jobs, kills a worker that holds some, shows that all are done, and prints the timeline of
 /// one that was taken over.
 pub async fn demo() -> anyhow::Result<()> {
-    let dir = Cluster::place(&PathBuf::from(format!("/tmp/euterpe-demo-{}", std::process::id())));
+    let dir = Cluster::scratch("demo");
     let cluster = Cluster::start(&dir, Durability::Durable, &["max_connections=50"])?;
     let shown = tokio::select! {
         shown = show(&cluster) => shown,

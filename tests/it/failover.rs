@@ -8,13 +8,13 @@ use euterpe::domain::{JobStatus, NewJob, Outcome};
 use euterpe::store::{NewRequester, Store, StoreError, migrate};
 use serde_json::json;
 
-use crate::support::{QUEUE, load_mutant, requester, scratch_dir, worker};
+use crate::support::{QUEUE, load_mutant, requester, worker};
 
 /// The cluster is copied before a claim, as an asynchronous standby would be. After the "failover" to the
 /// copy a second worker gets the same claim_version; the first one, still running, must not be heard.
 #[tokio::test]
 async fn the_owner_of_a_lost_claim_is_refused_although_its_version_is_current() {
-    let (old, new) = (scratch_dir("old"), scratch_dir("new"));
+    let (old, new) = (Cluster::scratch("old"), Cluster::scratch("new"));
     let cluster = Cluster::start(&old, Durability::Durable, &[]).unwrap();
     let config = cluster.url("postgres").parse().unwrap();
     migrate::migrate(&config).await.unwrap();
@@ -64,7 +64,7 @@ async fn the_owner_of_a_lost_claim_is_refused_although_its_version_is_current() 
 /// A server restart is an error or a wait for the call in flight, and nothing for the next.
 #[tokio::test]
 async fn the_store_comes_back_after_a_server_restart() {
-    let dir = scratch_dir("restart");
+    let dir = Cluster::scratch("restart");
     let cluster = Cluster::start(&dir, Durability::Durable, &[]).unwrap();
     let config = cluster.url("postgres").parse().unwrap();
     migrate::migrate(&config).await.unwrap();

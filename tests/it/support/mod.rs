@@ -16,7 +16,7 @@ use euterpe::store::{ClaimedJob, NewRequester, Store};
 
 pub use paused::{Pause, Pauses};
 pub use proxy::Proxy;
-pub use server::{load_mutant, make_roles, scratch_dir};
+pub use server::{load_mutant, make_roles};
 
 pub const QUEUE: &str = "transcode";
 /// The lease every queue has unless told otherwise.
@@ -47,7 +47,8 @@ impl TestDb {
     /// whole server, and other tests have some running.
     pub async fn alone() -> Self {
         let cluster =
-            Cluster::start(&scratch_dir(&fresh_name("alone")), Durability::Fast, server::SETTINGS).unwrap();
+            Cluster::start(&Cluster::scratch(&fresh_name("alone")), Durability::Fast, server::SETTINGS)
+                .unwrap();
         let config = cluster.url("postgres").parse().unwrap();
         server::prepare(&config).await;
         let db = Self { name: "postgres".into(), alone: Some(cluster) };

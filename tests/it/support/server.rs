@@ -1,7 +1,6 @@
 //! The Postgres of the tests: `EUTERPE_TEST_DATABASE_URL`, else a private cluster from local binaries, else (with
 //! the feature `containers`) a container, else a clear failure. Never a skip.
 
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tokio::sync::OnceCell;
@@ -29,7 +28,7 @@ fn server() -> &'static Server {
             let config = url.parse().expect("EUTERPE_TEST_DATABASE_URL is a connection string");
             return Server::Given(Box::new(config));
         }
-        match Cluster::start(&scratch_dir("pg"), Durability::Fast, SETTINGS) {
+        match Cluster::start(&Cluster::scratch("tests"), Durability::Fast, SETTINGS) {
             Ok(cluster) => Server::Private(cluster),
             #[cfg(feature = "containers")]
             Err(euterpe::dev::ClusterError::NotInstalled) => Server::Given(Box::new(container())),
@@ -117,21 +116,6 @@ pub async fn load_mutant(config: &Config) {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         client.batch_execute(&text).await.expect("THE MUTANT DOES NOT LOAD");
     }
-}
-
-/// A directory for a private cluster, in memory where that is possible. Those of dead test runs are removed.
-pub fn scratch_dir(name: &str) -> PathBuf {
-    let root = Path::new("/dev/shm");
-    let root = if root.is_dir() { root.to_owned() } else { std::env::temp_dir() };
-    for entry in std::fs::read_dir(&root).into_iter().flatten().flatten() {
-        let file_name = entry.file_name();
-        let Some(rest) = file_name.to_str().and_then(|n| n.strip_prefix("eut-test-")) else { continue };
-        let pid = rest.split('-').next().unwrap_or_default();
-        if !Path::new("/proc").join(pid).exists() {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    root.join(format!("eut-test-{}-{name}", std::process::id()))
 }
 
 #[cfg(feature = "containers")]
