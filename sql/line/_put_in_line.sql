@@ -1,6 +1,6 @@
 -- _put_in_line: file entries, now or for later.
 --
---   caller  _enqueue_jobs, _end_or_requeue; the item already carries the same line_seq
+--   caller  _enqueue_jobs, _end_or_requeue, _promote, _refile_jobs; the item already carries the same line_seq
 --   writes  ready, or delayed when run_at lies ahead
 --   see     docs/line.md
 --

@@ -1,6 +1,6 @@
 -- _safe_point: move the point below which a line is certainly empty.
 --
---   caller  _tick, after each scan of ready, delayed and leases
+--   caller  _tick and _sweep, after each scan of delayed, leases and ready
 --   writes  euterpe_line.q<queue>_<line>_safe, _mark, _mark_xid
 --   see     docs/line.md, with the proof
 --

@@ -1,6 +1,6 @@
 -- _transition: the one place that changes the status of a job.
 --
---   caller  claim_jobs_v1, advance_jobs_v1, complete_jobs_v1, _end_or_requeue; they hold the row locks
+--   caller  claim_jobs_v1, advance_jobs_v1, complete_jobs_v1, cancel_job_v1, _end_or_requeue; they hold the row locks
 --   writes  inbox_jobs (status and everything that follows from it), last_sequence + 1
 --   emits   one event per step, after its update hit
 --   answers per step: ok · stale (not the owner any more) · cancelled (stale, because of a cancel) ·

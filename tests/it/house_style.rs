@@ -165,6 +165,31 @@ fn every_file_opens_with_its_header() {
     }
 }
 
+/// A private function names those who call it: whoever changes it knows where to look.
+#[test]
+fn private_functions_name_their_callers() {
+    let files = sql_files();
+    for (path, text) in files.iter().filter(|(path, _)| stem(path).starts_with('_')) {
+        let name = stem(path);
+        let (header, _) = text.split_once("create or replace").unwrap();
+        if header.contains("caller  every ") {
+            continue;
+        }
+        for (other, caller) in &files {
+            let (_, body) = caller.split_once("create or replace").unwrap();
+            let calls = body.match_indices(&format!("{name}(")).any(|(at, _)| {
+                !body[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+            });
+            assert!(
+                other == path || !calls || header.contains(&stem(other)),
+                "{}: does not name its caller {}",
+                path.display(),
+                stem(other)
+            );
+        }
+    }
+}
+
 /// Refusals: what SQL raises, what the README lists and what the store knows are one list.
 #[test]
 fn refusal_codes_are_one_list() {
