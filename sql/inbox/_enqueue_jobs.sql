@@ -1,8 +1,8 @@
 -- _enqueue_jobs: accept jobs of one requester, idempotently.
 --
---   caller  enqueue_job_v1, enqueue_jobs_v1
+--   caller  enqueue_job_v1, enqueue_jobs_v1, redrive_job_v1
 --   writes  idempotency_keys, inbox_jobs, job_requests, job_secrets, ready or delayed
---   emits   one queued event per accepted job
+--   emits   one queued event per accepted job, in the line at once
 --   raises  UT005  requester unknown or disabled
 --           UT006  no such queue
 --           UT007  no partition for the time in the ids
@@ -40,6 +40,7 @@ declare
   v_fresh      _new_job[];
   v_keys       bigint[];
   v_seqs       bigint[];
+  v_heads      uuid[];
 begin
   select r.* into v_requester from requesters r where r.requester_id = p_requester_id;
   if not found or v_requester.disabled_at is not null then
@@ -114,10 +115,13 @@ begin
 
     insert into inbox_jobs
            (job_id, requester_id, queue_id, external_id, priority, status, max_attempts, line_key, line_seq,
-            run_at, last_sequence, credential_version, event_filter, callback_origin, created_at, updated_at)
+            run_at, last_sequence, head_sequence, credential_version, event_filter, callback_origin, can_refresh,
+            created_at, updated_at)
     select f.job_id, p_requester_id, v_queue.queue_id, f.external_id, f.priority, 'queued', f.max_attempts,
-           v_keys[f.nth], v_seqs[f.nth], f.run_at, 1, (coalesce(f.sealed, '{}') ? 'storage')::integer,
-           f.event_filter, f.callback_origin, _id_time(f.job_id), p_now
+           v_keys[f.nth], v_seqs[f.nth], f.run_at, 1,
+           case when f.event_filter && array['transcode.*', 'transcode.queued'] then 1 end,
+           (coalesce(f.sealed, '{}') ? 'storage')::integer, f.event_filter, f.callback_origin,
+           coalesce((f.sealed #>> '{callback,can_refresh}')::boolean, false), _id_time(f.job_id), p_now
       from unnest(v_fresh) with ordinality as f (
              ordinal, job_id, request, priority, max_attempts, run_at, external_id, metadata, traceparent,
              event_filter, callback_origin, sealed, idempotency_key, request_hash, hash_version, response,
@@ -135,18 +139,25 @@ begin
       from unnest(v_fresh) f
      cross join lateral jsonb_each(f.sealed) s;
 
-    insert into job_outbox_events
-           (job_id, sequence, requester_id, type, to_status, claim_version_then, payload, status,
-            created_at, finished_at)
-    select f.job_id, 1, p_requester_id, 'transcode.queued', 'queued', 0,
-           case when w.wanted then _event_payload(p_now, f.job_id, 1, f.external_id, 'queued', null, false, null,
-                                                  0, f.metadata, null, null) end,
-           case when w.wanted then 'waiting' else 'skipped' end,
-           p_now, case when w.wanted then null else p_now end
-      from unnest(v_fresh) f
-     cross join lateral (
-           select coalesce('transcode.queued' = any (f.event_filter)
-                           or 'transcode.*' = any (f.event_filter), false) as wanted) w;
+    with told as (
+      insert into job_outbox_events as e
+             (job_id, sequence, requester_id, type, to_status, claim_version_then, payload, status, callback_origin,
+              created_at, finished_at)
+      select f.job_id, 1, p_requester_id, 'transcode.queued', 'queued', 0,
+             case when w.wanted then _event_payload(p_now, f.job_id, 1, f.external_id, 'queued', null, false, null,
+                                                    0, f.metadata, null, null) end,
+             case when w.wanted then 'waiting' else 'skipped' end,
+             case when w.wanted then f.callback_origin end,
+             p_now, case when w.wanted then null else p_now end
+        from unnest(v_fresh) f
+       cross join lateral (
+             select coalesce(f.event_filter && array['transcode.*', 'transcode.queued'], false) as wanted) w
+      returning e.job_id, e.status
+    )
+    select array_agg(t.job_id) into v_heads from told t where t.status = 'waiting';
+    if v_heads is not null then
+      perform _file_events(v_heads, array_fill(1, array[cardinality(v_heads)]), null, null, true);
+    end if;
 
     perform _put_in_line(array_agg(v_queue.queue_id order by f.ordinal), array_agg(f.job_id order by f.ordinal),
                          array_agg(0), v_keys, v_seqs, array_agg(f.run_at order by f.ordinal))

@@ -71,13 +71,8 @@ begin
   if p_job.sealed is not null then
     if jsonb_typeof(p_job.sealed) <> 'object'
       or exists (select from jsonb_each(p_job.sealed) s
-                  where s.key not in ('storage', 'callback')
-                     or coalesce(s.value ->> 'encrypted', '') !~ '^\\x([0-9a-f]{2})+$'
-                     or length(s.value ->> 'encrypted') > 131074
-                     or coalesce(s.value ->> 'dek_wrapped', '') !~ '^\\x([0-9a-f]{2})+$'
-                     or length(s.value ->> 'dek_wrapped') > 2050
-                     or coalesce(length(s.value ->> 'kek_id'), 0) not between 1 and 64
-                     or coalesce(s.value ->> 'encryption_version', '') !~ '^[0-9]{1,4}$') then
+                  where s.key not in ('storage', 'callback') or _sealed_complaint(s.value) is not null
+                     or jsonb_typeof(coalesce(s.value -> 'can_refresh', 'true')) <> 'boolean') then
       return 'sealed must hold storage and callback, each with encrypted, dek_wrapped (\x…), kek_id, encryption_version';
     end if;
   end if;

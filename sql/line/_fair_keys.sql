@@ -1,6 +1,6 @@
 -- _fair_keys: places in the line for new items of one requester, one per priority given.
 --
---   caller  _enqueue_jobs
+--   caller  _enqueue_jobs, _file_events
 --   writes  euterpe_line.q<queue>_r<requester> (a sequence: a long transaction blocks no other producer)
 --   see     docs/line.md
 --

@@ -1,6 +1,6 @@
 -- _pick_entries: lock the next entries of a line, passing over those that others hold.
 --
---   caller  claim_jobs_v1
+--   caller  claim_jobs_v1, claim_events_v1
 --   locks   ready, for update skip locked
 --   see     docs/line.md
 --

@@ -1,11 +1,8 @@
 -- _promote: move entries whose time has come from delayed to ready.
 --
 --   caller  _tick
---   writes  delayed (deletes), ready
+--   writes  delayed (deletes), ready, through _make_ready
 --   see     docs/line.md
---
--- The entry keeps its seq, so the item need not be touched: an item cancelled in this moment leaves litter
--- in ready, which the next claim deletes. What is litter already is dropped here.
 create or replace function euterpe._promote(
   p_now      timestamptz,
   p_queue_id smallint,
@@ -41,20 +38,7 @@ begin
     return 0;
   end if;
 
-  delete from delayed d where d.ctid = any (v_ctids);
-
-  perform _put_in_line(array_agg(p_queue_id), array_agg(e.job_id), array_agg(e.sequence),
-                       array_agg(i.line_key), array_agg(e.seq), array_agg(null::timestamptz))
-     from unnest(v_seqs, v_jobs, v_sequences) as e (seq, job_id, sequence)
-     join (select j.job_id, 0 as sequence, j.line_key, j.line_seq
-             from inbox_jobs j
-            where j.job_id = any (v_jobs)
-            union all
-           select o.job_id, o.sequence, o.line_key, o.line_seq
-             from job_outbox_events o
-            where o.job_id = any (v_jobs)) i
-       on i.job_id = e.job_id and i.sequence = e.sequence and i.line_seq = e.seq
-   having count(*) > 0;
+  perform _make_ready(v_ctids, array_fill(p_queue_id, array[cardinality(v_jobs)]), v_seqs, v_jobs, v_sequences);
 
   return cardinality(v_jobs);
 end;

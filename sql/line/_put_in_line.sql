@@ -1,6 +1,7 @@
 -- _put_in_line: file entries, now or for later.
 --
---   caller  _enqueue_jobs, _end_or_requeue, _promote, _refile_jobs; the item already carries the same line_seq
+--   caller  _enqueue_jobs, _end_or_requeue, _file_events, _make_ready, claim_events_v1, _refile_jobs, _refile_events; the
+--           item already carries the same line_seq
 --   writes  ready, or delayed when run_at lies ahead
 --   see     docs/line.md
 --
@@ -16,7 +17,8 @@ create or replace function euterpe._put_in_line(
   p_sequences integer[],
   p_line_keys bigint[],
   p_line_seqs bigint[],
-  p_run_ats   timestamptz[]
+  p_run_ats   timestamptz[],
+  p_endpoints text[] default null
 )
 returns void
 language plpgsql
@@ -34,10 +36,10 @@ begin
     into v_queues, v_virtuals
     from (select distinct u.queue_id from unnest(p_queue_ids) as u (queue_id)) q;
 
-  insert into delayed (queue_id, run_at, seq, job_id, sequence)
-  select e.queue_id, e.run_at, e.line_seq, e.job_id, e.sequence
-    from unnest(p_queue_ids, p_run_ats, p_line_seqs, p_job_ids, p_sequences)
-         as e (queue_id, run_at, line_seq, job_id, sequence)
+  insert into delayed (queue_id, run_at, seq, job_id, sequence, endpoint)
+  select e.queue_id, e.run_at, e.line_seq, e.job_id, e.sequence, e.endpoint
+    from unnest(p_queue_ids, p_run_ats, p_line_seqs, p_job_ids, p_sequences, p_endpoints)
+         as e (queue_id, run_at, line_seq, job_id, sequence, endpoint)
    where e.run_at > v_now;
 
   insert into ready (queue_id, shard, key, seq, job_id, sequence)

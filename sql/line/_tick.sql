@@ -1,7 +1,7 @@
 -- _tick: sweep, promote and reclaim one line, bounded.
 --
 --   caller  _tick_if_due, which holds the line's try-lock
---   writes  delayed, ready, leases, the line's cursors; jobs through _reclaim_jobs
+--   writes  delayed, ready, leases, the line's cursors; jobs and events through _reclaim_jobs and _reclaim_events
 --   see     docs/line.md; design §4.3, §4.4
 --
 -- At most four thousand entries of delayed and of leases move in one tick: every claim files a lease that must be
@@ -60,9 +60,10 @@ begin
    where l.queue_id = p_queue_id and l.due_at >= v_since
    order by l.due_at limit 1;
   perform _safe_point(p_queue_id, 'leases', p_fresh_xid, v_settled, least(v_lowest, v_now_ms));
-  if v_hold <= v_now_ms and p_holds = 'jobs' then
+  if v_hold <= v_now_ms then
     for v_round in 1 .. 4 loop
-      exit when _reclaim_jobs(p_now, p_queue_id, v_since, 1000) < 1000;
+      exit when case when p_holds = 'jobs' then _reclaim_jobs(p_now, p_queue_id, v_since, 1000)
+                     else _reclaim_events(p_now, p_queue_id, v_since, 1000) end < 1000;
     end loop;
   end if;
 

@@ -1,6 +1,6 @@
 -- _tick_if_due: the heartbeat of a line, taken by whoever comes by first.
 --
---   caller  claim_jobs_v1, tick_v1
+--   caller  claim_jobs_v1, claim_events_v1, tick_v1
 --   writes  see _tick
 --
 -- At most once a second per queue, by one session at a time; everybody else passes. So no particular

@@ -1,7 +1,7 @@
 -- health_v1: what a DBA should worry about; every row with ok = false is an alarm.
 --
 --   caller  the view health, monitoring
---   cost    catalog, sequences and the newest samples; no table of jobs is read
+--   cost    catalog, sequences, the newest samples and the endpoints in trouble; no table of jobs is read
 create or replace function euterpe.health_v1()
 returns table (
   topic text,
@@ -48,6 +48,17 @@ as $$
          coalesce(format('last sample %s ago', date_trunc('second', c.now - max(l.sampled_at))), 'has never run')
     from lines l, clock c
    group by c.now
+  union all
+  select 'stranded events',
+         pg_sequence_last_value('euterpe_line.mended') = 0,
+         format('%s jobs found whose next event was in no line', pg_sequence_last_value('euterpe_line.mended'))
+  union all
+  select 'endpoints',
+         count(*) = 0,
+         format('%s do not answer%s', count(*), coalesce(', the longest since '
+                || to_char(min(e.changed_at) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''))
+    from endpoint_circuits e
+   where e.state <> 'closed'
   union all
   select 'strays in ' || l.name,
          l.strays = 0,

@@ -2,7 +2,7 @@
 --
 --   caller  a DBA after a restore, a crash or a doubt; every test at its end
 --   writes  nothing
---   see     contract §3, §4, §8, §9
+--   see     contract §1, §3, §4, §8, §9, §10
 --
 -- Cost: reads every job and every event. On a large system run it on a replica or a restored copy.
 create or replace function euterpe.orphan_check_v1()
@@ -78,6 +78,56 @@ as $$
                 group by f.queue_id, f.job_id, f.sequence, f.seq) n
       on n.queue_id = j.queue_id and n.job_id = j.job_id and n.sequence = 0 and n.seq = j.line_seq
    where j.status = 'queued' and n.entries is distinct from 1
+  union all
+  select 'event owned without worker, lease or token', e.job_id, format('sequence %s: %s', e.sequence, e.status)
+    from job_outbox_events e
+   where num_nonnulls(e.worker_id, e.lease_expires_at, e.heartbeat_at, e.claim_token)
+         <> case when e.status = 'claimed' then 4 else 0 end
+  union all
+  select 'event owned, but nobody will look at its lease', e.job_id, format('sequence %s', e.sequence)
+    from job_outbox_events e
+   where e.lease_expires_at is not null
+     and not exists (select from leases l
+                      where l.queue_id = e.queue_id and l.job_id = e.job_id and l.sequence = e.sequence)
+  union all
+  select 'event ready, but not exactly once in a line', e.job_id,
+         format('sequence %s, line_seq %s, %s entries', e.sequence, e.line_seq, n.entries)
+    from job_outbox_events e
+    left join (select f.queue_id, f.job_id, f.sequence, f.seq, count(*) as entries
+                 from (select r.queue_id, r.job_id, r.sequence, r.seq from ready r
+                       union all
+                       select d.queue_id, d.job_id, d.sequence, d.seq from delayed d) f
+                group by f.queue_id, f.job_id, f.sequence, f.seq) n
+      on n.queue_id = e.queue_id and n.job_id = e.job_id and n.sequence = e.sequence and n.seq = e.line_seq
+   where e.status = 'ready' and n.entries is distinct from 1
+  union all
+  select 'event stranded: it waits, and nothing is on its way before it', e.job_id, format('sequence %s', e.sequence)
+    from job_outbox_events e
+    join inbox_jobs j on j.job_id = e.job_id
+   where e.status = 'waiting' and (j.head_sequence is null or j.head_sequence >= e.sequence)
+  union all
+  select 'head of the callbacks is not on its way', j.job_id, format('head_sequence %s is %s', j.head_sequence, e.status)
+    from inbox_jobs j
+    left join job_outbox_events e on e.job_id = j.job_id and e.sequence = j.head_sequence
+   where j.head_sequence is not null and coalesce(e.status, 'missing') not in ('ready', 'claimed')
+  union all
+  select 'delivery attempts are not numbered without gaps', e.job_id,
+         format('sequence %s: %s attempts, %s written', e.sequence, e.attempt_count, count(a.attempt))
+    from job_outbox_events e
+    left join outbox_attempts a on a.job_id = e.job_id and a.sequence = e.sequence
+   group by e.job_id, e.sequence, e.attempt_count
+  having count(a.attempt) <> e.attempt_count or coalesce(max(a.attempt), 0) <> e.attempt_count
+  union all
+  select 'storage credentials of a job that has ended', j.job_id, j.status
+    from inbox_jobs j
+    join job_secrets s on s.job_id = j.job_id and s.purpose = 'storage'
+   where j.ended_as is not null
+  union all
+  select 'redriven job and its successor do not name each other', j.job_id, j.redriven_as::text
+    from inbox_jobs j
+    left join inbox_jobs n on n.job_id = j.redriven_as
+   where j.redriven_as is not null and n.redrive_of is distinct from j.job_id
+     and not _is_pruned(_now(), j.requester_id, j.redriven_as)
   union all
   select 'job without its request', j.job_id, null
     from inbox_jobs j

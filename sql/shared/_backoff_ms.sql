@@ -1,6 +1,6 @@
 -- _backoff_ms: how long to wait before attempt p_attempt + 1.
 --
---   caller  fail_jobs_v1
+--   caller  fail_jobs_v1, settle_events_v1
 --   see     contract §5: exponential, with jitter
 --
 -- min(cap, base · factor^(p_attempt - 1)), then ±20 % by p_random in [0, 1). The random number is an

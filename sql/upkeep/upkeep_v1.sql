@@ -1,7 +1,8 @@
 -- upkeep_v1: the slower things, bounded, by whoever comes by first.
 --
 --   caller  every service at start and every ten seconds; people in psql
---   writes  partitions, idempotency_keys (deletes what expired), workers, queue_samples
+--   writes  partitions, idempotency_keys (deletes what expired), job_secrets of jobs that have rested for a day, workers,
+--           queue_samples; events that are in no line, through _mend_heads
 --   answers one row per thing it did, or none when somebody else is at it
 --   see     docs/line.md
 --
@@ -49,6 +50,9 @@ begin
   select count(*) into v_count from gone;
   return query select 'deleted expired idempotency keys', v_count;
 
+  return query select 'forgot credentials of resting jobs', _expire_secrets(v_now);
+  return query select 'mended stranded events', _mend_heads(v_now);
+
   update workers w
      set stopped_at = v_now
    where w.stopped_at is null and w.seen_at < v_now - interval '5 minutes';
@@ -64,5 +68,5 @@ end;
 $$;
 
 comment on function euterpe.upkeep_v1 is
-  'Makes partitions, deletes expired idempotency keys, marks absent workers, samples the queues; bounded.';
+  'Makes partitions, deletes expired idempotency keys and credentials, marks absent workers, samples the queues; bounded.';
 revoke execute on function euterpe.upkeep_v1 from public;

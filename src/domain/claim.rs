@@ -8,7 +8,7 @@ use super::JobId;
 ///
 /// Every write asks for one, so that forgetting the fence does not compile. A version alone is handed out
 /// twice after a lossy failover; the token is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// Which job.
     pub job_id: JobId,

@@ -111,6 +111,9 @@ pub struct Sealed {
     pub kek_id: String,
     /// Format of the ciphertext.
     pub encryption_version: i16,
+    /// Of a callback: a refresh_url is among what is sealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub can_refresh: Option<bool>,
 }
 
 /// A job to be accepted. Only `request` is needed; the rest has defaults.

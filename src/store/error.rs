@@ -33,6 +33,14 @@ pub enum StoreError {
     #[error("{0}")]
     PartitionMissing(String),
 
+    /// `UT008`: the job needs credentials: none are stored, none were given, none can be asked for.
+    #[error("{0}")]
+    CredentialsRequired(String),
+
+    /// `UT009`: somebody else replaced the credentials meanwhile. Read the version again.
+    #[error("{0}")]
+    CredentialVersionMoved(String),
+
     /// `UT011`: the caller's transaction is not read committed.
     #[error("{0}")]
     WrongIsolation(String),
@@ -75,6 +83,8 @@ impl From<tokio_postgres::Error> for StoreError {
             "UT005" => Self::RequesterRefused(told()),
             "UT006" => Self::NoSuchQueue(told()),
             "UT007" => Self::PartitionMissing(told()),
+            "UT008" => Self::CredentialsRequired(told()),
+            "UT009" => Self::CredentialVersionMoved(told()),
             "UT011" => Self::WrongIsolation(told()),
             code if code.starts_with("22") || code.starts_with("23") => Self::BadArgument(told()),
             _ if is_transient(db.code()) => Self::Unavailable(error.into()),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Result, Store, StoreError};
 use crate::domain::{
-    Claim, JobFailure, JobId, JobStatus, NewJob, Outcome, ReleaseReason, RequesterId, WorkerId,
+    Claim, JobFailure, JobId, JobStatus, NewJob, Outcome, ReleaseReason, RequesterId, Sealed, WorkerId,
 };
 
 /// An accepted job, now or at the first call with its key.
@@ -343,6 +343,40 @@ impl Store {
         Ok(row.try_get("was")?)
     }
 
+    /// A job that rests as failed goes back to the line; with credentials sealed to version `expected` + 1.
+    pub async fn retry_job(
+        &self,
+        job_id: JobId,
+        requester: Option<&RequesterId>,
+        credentials: Option<(i32, &Sealed)>,
+        why: Option<&str>,
+    ) -> Result<()> {
+        const SQL: &str = "\
+            select euterpe.retry_job_v1(
+                     p_job_id => $1, p_requester_id => $2, p_sealed => $3, p_expected_version => $4, p_why => $5)";
+        let (expected, sealed) = credentials.map(|(expected, sealed)| (expected, Json(sealed))).unzip();
+        let requester = requester.map(RequesterId::as_str);
+        self.rows(SQL, &[&job_id.0, &requester, &sealed, &expected, &why]).await.map(drop)
+    }
+
+    /// Makes one new job from one that is given up; credentials are sealed to the new id, version 1.
+    pub async fn redrive_job(
+        &self,
+        job_id: JobId,
+        requester: Option<&RequesterId>,
+        credentials: Option<(JobId, &Sealed)>,
+        why: Option<&str>,
+    ) -> Result<JobId> {
+        const SQL: &str = "\
+            select euterpe.redrive_job_v1(
+                     p_job_id => $1, p_requester_id => $2, p_new_job_id => $3, p_sealed => $4, p_why => $5) as job_id";
+        let (new_id, sealed) = credentials.map(|(id, sealed)| (id.0, Json(sealed))).unzip();
+        let requester = requester.map(RequesterId::as_str);
+        let rows = self.rows(SQL, &[&job_id.0, &requester, &new_id, &sealed, &why]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
+        Ok(JobId(row.try_get("job_id")?))
+    }
+
     /// Each job goes back to the line without being blamed, after `delay` if one is given.
     #[tracing::instrument(skip_all, fields(worker.id = worker.as_str(), jobs = jobs.len()))]
     pub async fn release_jobs(
@@ -367,14 +401,14 @@ impl Store {
 }
 
 /// Claims as the parallel arrays that SQL takes.
-struct Fence {
-    job_ids: Vec<Uuid>,
-    versions: Vec<i64>,
-    tokens: Vec<Uuid>,
+pub(super) struct Fence {
+    pub(super) job_ids: Vec<Uuid>,
+    pub(super) versions: Vec<i64>,
+    pub(super) tokens: Vec<Uuid>,
 }
 
 impl Fence {
-    fn of<'a>(claims: impl Iterator<Item = &'a Claim>) -> Self {
+    pub(super) fn of<'a>(claims: impl Iterator<Item = &'a Claim>) -> Self {
         let mut fence = Self { job_ids: Vec::new(), versions: Vec::new(), tokens: Vec::new() };
         for claim in claims {
             fence.job_ids.push(claim.job_id.0);
@@ -385,16 +419,16 @@ impl Fence {
     }
 }
 
-fn lease_seconds(lease: Option<Duration>) -> Option<i32> {
+pub(super) fn lease_seconds(lease: Option<Duration>) -> Option<i32> {
     lease.map(whole_seconds)
 }
 
 /// tokio-postgres has no interval parameter, so a duration crosses the border as seconds.
-fn whole_seconds(duration: Duration) -> i32 {
+pub(super) fn whole_seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_secs()).unwrap_or(i32::MAX)
 }
 
-fn outcome(row: &Row) -> Result<Outcome> {
+pub(super) fn outcome(row: &Row) -> Result<Outcome> {
     let word: &str = row.try_get("outcome")?;
     Outcome::parse(word).ok_or_else(|| StoreError::UnexpectedAnswer(word.to_owned()))
 }

@@ -7,9 +7,11 @@ mod error;
 mod inbox;
 mod line;
 pub mod migrate;
+mod outbox;
 mod people;
 mod requester;
 pub mod retain;
+mod secret;
 mod upkeep;
 mod worker;
 
@@ -21,8 +23,10 @@ use tokio_postgres::{Config, NoTls, Row};
 
 pub use error::{Result, StoreError};
 pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
+pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
 pub use people::{Orphan, TimelineStep};
 pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
+pub use secret::{JobSecret, Refresh, StoredSecret};
 pub use upkeep::UpkeepStep;
 
 /// The queue, as the rest of the program sees it. Cheap to clone.

@@ -142,7 +142,7 @@ async fn attach_again(client: &Client, table: &str, partition: &str, week: &str)
     client
         .batch_execute(&format!(
             "alter table euterpe.{table} attach partition {partition} for values from ('{low}') to ('{high}');
-             select euterpe._refile_jobs('{low}', '{high}')"
+             select euterpe._refile_jobs('{low}', '{high}'), euterpe._refile_events('{low}', '{high}')"
         ))
         .await?;
     Ok(())

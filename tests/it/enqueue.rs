@@ -123,6 +123,7 @@ async fn sealed_secrets_are_kept_with_their_version() {
         dek_wrapped: format!("\\x{}", hex::encode([n; 60])),
         kek_id: "kek-1".into(),
         encryption_version: 1,
+        can_refresh: None,
     };
     let job = NewJob {
         sealed: [("storage".to_owned(), sealed(1)), ("callback".to_owned(), sealed(2))].into(),

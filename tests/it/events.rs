@@ -118,7 +118,7 @@ async fn what_nobody_wants_is_skipped_but_numbered() {
         let job = db.claim(&pod).await;
         db.succeed(&pod, job.claim).await;
         let sql = format!(
-            "select count(*) filter (where status = 'waiting'), count(*) filter (where status = 'skipped')
+            "select count(*) filter (where status in ('waiting', 'ready')), count(*) filter (where status = 'skipped')
                from euterpe.job_outbox_events where job_id = '{id}'"
         );
         let row = &db.rows(&sql).await[0];

@@ -10,6 +10,7 @@ mod cancel;
 mod cut_off;
 mod enqueue;
 mod events;
+mod exam;
 mod failover;
 mod fairness;
 mod house_style;

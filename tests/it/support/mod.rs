@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_postgres::{Client, Config, NoTls, Row};
 
 use euterpe::dev::{Cluster, Durability};
-use euterpe::domain::{Claim, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
+use euterpe::domain::{Claim, Delivery, EventRef, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
 pub use paused::{Pause, Pauses};
@@ -19,6 +19,8 @@ pub use proxy::Proxy;
 pub use server::{load_mutant, make_roles};
 
 pub const QUEUE: &str = "transcode";
+/// First attempts, and retries.
+pub const WEBHOOKS: [&str; 2] = ["webhook", "webhook_retry"];
 /// The lease every queue has unless told otherwise.
 pub const LEASE: Duration = Duration::from_secs(60);
 
@@ -172,6 +174,35 @@ impl TestDb {
         assert_eq!(answers[0].outcome, Outcome::Ok);
     }
 
+    /// Delivers every event that may be delivered, and what comes after it; says how many.
+    pub async fn deliver_all(&self) -> usize {
+        let (store, pod) = (self.store(), worker("webhook"));
+        let mut count = 0;
+        loop {
+            let mut claimed = Vec::new();
+            for queue in WEBHOOKS {
+                claimed.extend(store.claim_events(queue, &pod, 100, None).await.unwrap());
+            }
+            if claimed.is_empty() {
+                return count;
+            }
+            count += claimed.len();
+            let arrived: Vec<_> = claimed.iter().map(|event| (event.claim, Delivery::arrived(200))).collect();
+            let answers = store.settle_events(&pod, &arrived).await.unwrap();
+            assert!(answers.iter().all(|answer| answer.outcome == Outcome::Ok));
+        }
+    }
+
+    /// A column of one event, as text.
+    pub async fn event(&self, event: EventRef, column: &str) -> Option<String> {
+        let EventRef { job_id, sequence } = event;
+        let sql = format!(
+            "select {column}::text from euterpe.job_outbox_events
+              where job_id = '{job_id}' and sequence = {sequence}"
+        );
+        self.one(&sql).await
+    }
+
     /// The job's row as JSON.
     pub async fn job(&self, id: JobId) -> Value {
         self.one(&format!("select to_jsonb(j) from euterpe.inbox_jobs j where job_id = '{id}'")).await
@@ -302,4 +333,13 @@ pub async fn until(client: &Client, sql: &str) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("never true: {sql}");
+}
+
+/// A job with a webhook that wants every event.
+pub fn with_webhook() -> NewJob {
+    NewJob {
+        event_filter: Some(vec!["transcode.*".into()]),
+        callback_origin: Some("https://example.com".into()),
+        ..NewJob::default()
+    }
 }
