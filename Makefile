@@ -25,7 +25,7 @@ mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
-	cargo bench --bench queue --bench line
+	cargo bench --bench queue --bench line --bench outbox
 
 psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
 	cargo run --quiet --bin euterpe -- psql

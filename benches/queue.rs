@@ -4,7 +4,8 @@
 //! heap-only updates do not depend on the machine at all.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
 
-use std::process::Command;
+mod bare;
+
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ async fn run(cluster: &Cluster) {
     tokio::spawn(connection);
     let worker = WorkerId::of_this_boot(|_| Some("bench".into()));
 
-    let bare = pgbench(&url, &client).await;
+    let bare = bare::updates_per_second(&url, &client).await;
     println!("One connection, fsync on. pgbench, bare single-row updates: {bare:.0} per second = 1.00\n");
     println!("{:<10}{:>7}{:>14}{:>10}", "call", "batch", "items per s", "ratio");
     for batch in [1, 10, 100] {
@@ -53,40 +54,6 @@ async fn run(cluster: &Cluster) {
     println!("{:<22}{:>12}{:>12}", "call", "buffers", "WAL bytes");
     costs(&client, &store, &acme).await;
     hot_ratio(&client).await;
-}
-
-/// Bare single-row updates by primary key, one transaction each.
-async fn pgbench(url: &str, client: &Client) -> f64 {
-    client
-        .batch_execute(
-            "create table bare (id int primary key, n int) with (fillfactor = 50);
-             insert into bare select g, 0 from generate_series(1, 10000) g; analyze bare",
-        )
-        .await
-        .unwrap();
-    let script = std::env::temp_dir().join(format!("euterpe-bare-{}.sql", std::process::id()));
-    std::fs::write(&script, "\\set id random(1, 10000)\nupdate bare set n = n + 1 where id = :id;\n")
-        .unwrap();
-    let output = Command::new(pgbench_program())
-        .args(["--no-vacuum", "--protocol=prepared", "--client=1", "--time=5", "--file"])
-        .arg(&script)
-        .arg(url)
-        .output()
-        .expect("pgbench comes with PostgreSQL");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let tps = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-    std::fs::remove_file(&script).unwrap();
-    tps.unwrap_or_else(|| panic!("pgbench said:\n{said}\n{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// Debian keeps it beside the server, not on PATH.
-fn pgbench_program() -> std::path::PathBuf {
-    let beside = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    beside
-        .map(|entry| entry.path().join("bin/pgbench"))
-        .filter(|path| path.is_file())
-        .max()
-        .unwrap_or("pgbench".into())
 }
 
 /// Items per second of each call, one after the other on one connection.

@@ -2,6 +2,13 @@
 //!
 //! The environment is a closure, so that a test needs no `set_var`.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::worker::{Lease, Pace};
+
 /// A setting that cannot be used, with what it may be.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSetting {
@@ -43,13 +50,120 @@ pub fn database(
         problem: "is neither a postgres:// url nor a key=value connection string".into(),
     })?;
     config.application_name(format!("{program}/{}", env!("CARGO_PKG_VERSION")));
-    config.connect_timeout(std::time::Duration::from_secs(5));
+    config.connect_timeout(Duration::from_secs(5));
+    // A peer that vanished without a word is noticed within seconds, not after the two hours of the kernel.
+    config.keepalives_idle(Duration::from_secs(10));
+    config.keepalives_interval(Duration::from_secs(5));
+    config.keepalives_retries(2);
+    config.tcp_user_timeout(Duration::from_secs(20));
     Ok(config)
+}
+
+/// How to reach the database without a pooler in between, for LISTEN: `EUTERPE_DIRECT_DATABASE_URL`, else the same.
+pub fn direct_database(
+    env: impl Fn(&str) -> Option<String>,
+    program: &str,
+) -> Result<tokio_postgres::Config, BadSetting> {
+    const NAME: &str = "EUTERPE_DIRECT_DATABASE_URL";
+    database(|name| env(NAME).or_else(|| env(name)), program)
+}
+
+/// The pace of the webhook worker (contract §12).
+pub fn outbox_pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
+    let usual = Pace::default();
+    Ok(Pace {
+        concurrency: setting(&env, "EUTERPE_OUTBOX_CONCURRENCY", usual.concurrency, 1..=100)?,
+        // 25 is the contract's ceiling for pods of some 400m CPU, pending profiling.
+        batch: setting(&env, "EUTERPE_OUTBOX_BATCH", usual.batch, 1..=25)?,
+        ..pace(env)?
+    })
+}
+
+/// The pace of the transcode worker.
+pub fn transcode_pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
+    let concurrency = setting(&env, "EUTERPE_TRANSCODE_CONCURRENCY", 2, 1..=64)?;
+    Ok(Pace { concurrency, batch: concurrency, ..pace(env)? })
+}
+
+/// What every lane has.
+fn pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
+    let lease = setting(&env, "EUTERPE_LEASE_SECONDS", 60, 5..=3600)?;
+    let drain = setting(&env, "EUTERPE_DRAIN_SECONDS", 30, 0..=3600)?;
+    Ok(Pace {
+        poll_ms: poll_ms(&env)?,
+        drain: Duration::from_secs(drain),
+        lease: Lease::of(Duration::from_secs(lease)),
+        ..Pace::default()
+    })
+}
+
+/// `EUTERPE_POLL_MS`: `500-1500`, or one number.
+fn poll_ms(env: impl Fn(&str) -> Option<String>) -> Result<RangeInclusive<u64>, BadSetting> {
+    const NAME: &str = "EUTERPE_POLL_MS";
+    let usual = Pace::default().poll_ms;
+    let Some(value) = env(NAME) else { return Ok(usual) };
+    let (low, high) = value.split_once('-').unwrap_or((&value, &value));
+    let bounds = low.trim().parse().ok().zip(high.trim().parse().ok());
+    bounds
+        .filter(|(low, high)| low <= high && *low >= 10 && *high <= 60_000)
+        .map(|(low, high)| low..=high)
+        .ok_or(BadSetting::Unusable {
+            name: NAME,
+            value,
+            problem: format!(
+                "must be a range of milliseconds in 10-60000, default {}-{}",
+                usual.start(),
+                usual.end()
+            ),
+        })
+}
+
+/// A number with a default and two end stops; the message names all three.
+fn setting<T>(
+    env: impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    default: T,
+    bounds: RangeInclusive<T>,
+) -> Result<T, BadSetting>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    let Some(value) = env(name) else { return Ok(default) };
+    value.trim().parse().ok().filter(|number| bounds.contains(number)).ok_or_else(|| BadSetting::Unusable {
+        name,
+        value,
+        problem: format!("must be in {}..={}, default {default}", bounds.start(), bounds.end()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_environment_is_the_contracts_pace() {
+        let pace = outbox_pace(|_| None).expect("defaults");
+        assert_eq!((pace.concurrency, pace.batch, pace.poll_ms), (5, 10, 500..=1500));
+        assert_eq!(pace.lease, Lease::of(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_setting_beyond_its_end_stops_is_refused_with_all_three_numbers() {
+        for (name, value, says) in [
+            ("EUTERPE_OUTBOX_BATCH", "26", "must be in 1..=25, default 10"),
+            ("EUTERPE_OUTBOX_BATCH", "0", "must be in 1..=25, default 10"),
+            ("EUTERPE_OUTBOX_CONCURRENCY", "many", "must be in 1..=100, default 5"),
+            ("EUTERPE_LEASE_SECONDS", "4", "must be in 5..=3600, default 60"),
+            ("EUTERPE_DRAIN_SECONDS", "-1", "must be in 0..=3600, default 30"),
+            ("EUTERPE_POLL_MS", "1500-500", "must be a range of milliseconds in 10-60000, default 500-1500"),
+        ] {
+            let env = |asked: &str| (asked == name).then(|| value.to_owned());
+            let refused = outbox_pace(env).expect_err(value).to_string();
+            assert_eq!(refused, format!("{name}={value:?}: {says}"));
+        }
+        let env = |asked: &str| (asked == "EUTERPE_POLL_MS").then(|| "20-40".to_owned());
+        assert_eq!(outbox_pace(env).expect("a range").poll_ms, 20..=40);
+    }
 
     #[test]
     fn a_bad_database_url_is_not_repeated() {

@@ -12,8 +12,14 @@ pub mod domain;
 /// The one door to the database; every method is one SQL function.
 pub mod store;
 
+/// Someone takes it: claim, lease, settle, for any kind of work.
+pub mod worker;
+
 /// A private Postgres and a first look at the queue, for people who have neither.
 pub mod dev;
+
+/// What every program does when it starts.
+pub mod boot;
 
 /// Every setting, typed and bounded, read once.
 pub mod config;

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use euterpe::dev::{self, Cluster, Durability};
-use euterpe::{config, store::migrate};
+use euterpe::store::migrate;
 
 /// A Postgres-native queue service for transcoding.
 #[derive(Parser)]
@@ -27,7 +28,11 @@ enum What {
         arguments: Vec<String>,
     },
     #[command(hide = true)]
-    DemoWorker,
+    DemoWorker {
+        /// About how long each phase of a job takes.
+        #[arg(long, default_value_t = 150)]
+        phase_ms: u64,
+    },
 }
 
 #[tokio::main]
@@ -44,9 +49,8 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         What::Demo => dev::demo().await.map(|()| ExitCode::SUCCESS),
-        What::DemoWorker => {
-            let config = config::database(|name| std::env::var(name).ok(), "euterpe-demo-worker")?;
-            dev::demo_worker(config).await.map(|()| ExitCode::SUCCESS)
+        What::DemoWorker { phase_ms } => {
+            dev::demo_worker(Duration::from_millis(phase_ms)).await.map(|()| ExitCode::SUCCESS)
         }
         What::Psql { arguments } => psql(&arguments).await,
     }

@@ -4,16 +4,15 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use rand::RngExt;
 use serde_json::json;
 use tokio::process::{Child, Command};
 use tokio_postgres::Config;
 
 use super::{Cluster, Durability};
-use crate::domain::{Claim, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
+use crate::domain::{JobId, NewJob, RequesterId};
 use crate::store::{EnqueuedItem, NewRequester, Store, TimelineStep, migrate};
 
-const QUEUE: &str = "transcode";
+pub(super) const QUEUE: &str = "transcode";
 const JOBS: usize = 20;
 /// Short, so that the demo shows a lease lapse without a long wait. Production has 60 s.
 const LEASE: Duration = Duration::from_secs(5);
@@ -102,6 +101,7 @@ fn start_worker(url: &str, n: usize) -> anyhow::Result<Child> {
     Command::new(std::env::current_exe()?)
         .arg("demo-worker")
         .env("EUTERPE_DATABASE_URL", url)
+        .env("EUTERPE_LEASE_SECONDS", LEASE.as_secs().to_string())
         .env("POD_NAME", format!("pod-{n}"))
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -149,32 +149,4 @@ async fn wait_until_done(store: &Store, ids: &[JobId]) -> anyhow::Result<()> {
 
 async fn last_step(store: &Store, id: JobId) -> anyhow::Result<Option<TimelineStep>> {
     Ok(store.job_timeline(id).await?.pop())
-}
-
-/// A worker that moves jobs through their phases and waits where ffmpeg would work. Runs until it is killed.
-pub async fn demo_worker(config: Config) -> anyhow::Result<()> {
-    let store = Store::connect(config, 2);
-    let worker = WorkerId::of_this_boot(|name| std::env::var(name).ok());
-    store.worker_seen(&worker, "other", None).await?;
-    loop {
-        let jobs = store.claim_jobs(QUEUE, &worker, 2, Some(LEASE)).await?;
-        if jobs.is_empty() {
-            tokio::time::sleep(Duration::from_millis(rand::rng().random_range(200..400))).await;
-        }
-        for job in jobs {
-            work(&store, &worker, job.claim).await?;
-        }
-    }
-}
-
-async fn work(store: &Store, worker: &WorkerId, claim: Claim) -> anyhow::Result<()> {
-    for status in [JobStatus::Fetching, JobStatus::Processing, JobStatus::Uploading] {
-        let answers = store.advance_jobs(worker, &[(claim, status)]).await?;
-        if answers.iter().any(|answer| answer.outcome != Outcome::Ok) {
-            return Ok(()); // stale: somebody else does it now
-        }
-        tokio::time::sleep(Duration::from_millis(rand::rng().random_range(50..250))).await;
-    }
-    store.complete_jobs(worker, &[(claim, None, json!([]))]).await?;
-    Ok(())
 }

@@ -2,6 +2,8 @@
 
 mod cluster;
 mod demo;
+mod demo_worker;
 
 pub use cluster::{Cluster, ClusterError, Durability};
-pub use demo::{demo, demo_worker};
+pub use demo::demo;
+pub use demo_worker::demo_worker;

@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
 
+use super::wake::{ALL, EVENTS};
 use super::{Result, Store, StoreError};
 use crate::domain::{
     Claim, JobFailure, JobId, JobStatus, NewJob, Outcome, ReleaseReason, RequesterId, Sealed, WorkerId,
@@ -141,6 +142,7 @@ impl Store {
                 ],
             )
             .await?;
+        self.tell(&[queue, EVENTS]);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         enqueued(row)
     }
@@ -159,6 +161,7 @@ impl Store {
              order by ordinal";
 
         let rows = self.rows(SQL, &[&requester.as_str(), &Json(jobs), &queue]).await?;
+        self.tell(&[queue, EVENTS]);
         rows.iter()
             .map(|row| match row.try_get("outcome")? {
                 "conflict" => Ok(EnqueuedItem::Conflict(row.try_get("message")?)),
@@ -187,6 +190,9 @@ impl Store {
 
         let rows =
             self.rows(SQL, &[&queue, &worker.as_str(), &i32::from(limit), &lease_seconds(lease)]).await?;
+        if !rows.is_empty() {
+            self.tell(&[EVENTS]);
+        }
         rows.iter().map(claimed_job).collect()
     }
 
@@ -247,6 +253,7 @@ impl Store {
         let to: Vec<_> = steps.iter().map(|(_, to)| to.as_str()).collect();
         let rows =
             self.rows(SQL, &[&worker.as_str(), &fence.job_ids, &fence.versions, &fence.tokens, &to]).await?;
+        self.tell(&[EVENTS]);
         rows.iter()
             .map(|row| {
                 Ok(Advanced {
@@ -280,6 +287,7 @@ impl Store {
                 &[&worker.as_str(), &fence.job_ids, &fence.versions, &fence.tokens, &sources, &outputs],
             )
             .await?;
+        self.tell(&[EVENTS]);
         rows.iter().map(answered).collect()
     }
 
@@ -314,6 +322,7 @@ impl Store {
                 ],
             )
             .await?;
+        self.tell(&[EVENTS]);
         rows.iter()
             .map(|row| {
                 let to_status: Option<&str> = row.try_get("to_status")?;
@@ -339,6 +348,7 @@ impl Store {
         const SQL: &str = "\
             select euterpe.cancel_job_v1(p_job_id => $1, p_requester_id => $2, p_why => $3) as was";
         let rows = self.rows(SQL, &[&job_id.0, &requester.map(RequesterId::as_str), &why]).await?;
+        self.tell(&[EVENTS]);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         Ok(row.try_get("was")?)
     }
@@ -356,7 +366,9 @@ impl Store {
                      p_job_id => $1, p_requester_id => $2, p_sealed => $3, p_expected_version => $4, p_why => $5)";
         let (expected, sealed) = credentials.map(|(expected, sealed)| (expected, Json(sealed))).unzip();
         let requester = requester.map(RequesterId::as_str);
-        self.rows(SQL, &[&job_id.0, &requester, &sealed, &expected, &why]).await.map(drop)
+        self.rows(SQL, &[&job_id.0, &requester, &sealed, &expected, &why]).await?;
+        self.tell(&[ALL]);
+        Ok(())
     }
 
     /// Makes one new job from one that is given up; credentials are sealed to the new id, version 1.
@@ -373,6 +385,7 @@ impl Store {
         let (new_id, sealed) = credentials.map(|(id, sealed)| (id.0, Json(sealed))).unzip();
         let requester = requester.map(RequesterId::as_str);
         let rows = self.rows(SQL, &[&job_id.0, &requester, &new_id, &sealed, &why]).await?;
+        self.tell(&[ALL]);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         Ok(JobId(row.try_get("job_id")?))
     }
@@ -396,6 +409,7 @@ impl Store {
         let rows = self
             .rows(SQL, &[&worker.as_str(), &fence.job_ids, &fence.versions, &fence.tokens, &reasons, &delays])
             .await?;
+        self.tell(&[ALL]);
         rows.iter().map(answered).collect()
     }
 }

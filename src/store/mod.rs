@@ -13,6 +13,7 @@ mod requester;
 pub mod retain;
 mod secret;
 mod upkeep;
+mod wake;
 mod worker;
 
 use std::time::Duration;
@@ -28,11 +29,13 @@ pub use people::{Orphan, TimelineStep};
 pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
 pub use secret::{JobSecret, Refresh, StoredSecret};
 pub use upkeep::UpkeepStep;
+pub use wake::{Wakeup, Wakeups};
 
 /// The queue, as the rest of the program sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     pool: Pool,
+    wakeups: Option<Wakeups>,
 }
 
 impl Store {
@@ -53,7 +56,20 @@ impl Store {
             .create_timeout(Some(Duration::from_secs(5)))
             .build()
             .expect("a runtime is given, which is all that build() checks");
-        Self { pool }
+        Self { pool, wakeups: None }
+    }
+
+    /// The same store; from now on whoever waits for what it commits is told.
+    #[must_use]
+    pub fn with_wakeups(self, wakeups: Wakeups) -> Self {
+        Self { wakeups: Some(wakeups), ..self }
+    }
+
+    /// After a commit: there is work in `queues`.
+    fn tell(&self, queues: &[&str]) {
+        if let Some(wakeups) = &self.wakeups {
+            wakeups.tell(queues);
+        }
     }
 
     async fn client(&self) -> Result<Object> {

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::inbox::{lease_seconds, outcome, whole_seconds};
+use super::wake::{ALL, EVENTS};
 use super::{Result, Store, StoreError};
 use crate::domain::{
     Delivery, EventClaim, EventRef, EventReleaseReason, JobId, Outcome, RequesterId, WorkerId,
@@ -157,7 +158,8 @@ impl Store {
                 ],
             )
             .await?;
-        rows.iter()
+        let settled: Vec<Settled> = rows
+            .iter()
             .map(|row| {
                 let EventAnswered { event, outcome } = answered(row)?;
                 Ok(Settled {
@@ -168,7 +170,12 @@ impl Store {
                     released: row.try_get("released")?,
                 })
             })
-            .collect()
+            .collect::<Result<_>>()?;
+        // This worker claims at once; but it may have no hand free.
+        if settled.iter().any(|settled| settled.released) {
+            self.tell(&[EVENTS]);
+        }
+        Ok(settled)
     }
 
     /// Each event goes back untried, after `delay` if one is given. It costs no attempt.
@@ -200,6 +207,7 @@ impl Store {
                 ],
             )
             .await?;
+        self.tell(&[ALL]);
         rows.iter().map(answered).collect()
     }
 
@@ -222,6 +230,7 @@ impl Store {
         };
         let requester = requester.map(RequesterId::as_str);
         let rows = self.rows(SQL, &[&requester, &event, &job, &since, &until, &after, &why]).await?;
+        self.tell(&[EVENTS]);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         Ok((row.try_get("redelivered")?, row.try_get("last_event_id")?))
     }

@@ -1,4 +1,4 @@
-//! A proxy between a client and Postgres that can lose an answer after the server has committed.
+//! A proxy between a client and Postgres that can lose an answer after the server has committed, and cut everybody off.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
@@ -13,6 +14,7 @@ use tokio_postgres::config::Host;
 pub struct Proxy {
     dir: PathBuf,
     lose_next_answer: Arc<AtomicBool>,
+    is_cut: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -22,14 +24,21 @@ impl Proxy {
         let dir = tempfile::Builder::new().prefix("eut-proxy").tempdir().unwrap().keep();
         let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
         let lose_next_answer = Arc::new(AtomicBool::new(false));
+        let (is_cut, cut) = watch::channel(false);
         let lose = Arc::clone(&lose_next_answer);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (server, lose) = (server.clone(), Arc::clone(&lose));
-                tokio::spawn(async move { forward(client, &server, &lose).await });
+                let (server, lose, mut cut) = (server.clone(), Arc::clone(&lose), cut.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        biased;
+                        _ = cut.wait_for(|is_cut| *is_cut) => {}
+                        () = forward(client, &server, &lose) => {}
+                    }
+                });
             }
         });
-        Self { dir, lose_next_answer }
+        Self { dir, lose_next_answer, is_cut }
     }
 
     /// The same database, through the proxy.
@@ -48,6 +57,16 @@ impl Proxy {
     pub fn has_lost_it(&self) -> bool {
         !self.lose_next_answer.load(Ordering::SeqCst)
     }
+
+    /// From now on every connection is dropped, old and new.
+    pub fn cut(&self) {
+        self.is_cut.send_replace(true);
+    }
+
+    /// From now on new connections go through again.
+    pub fn mend(&self) {
+        self.is_cut.send_replace(false);
+    }
 }
 
 impl Drop for Proxy {
@@ -60,22 +79,27 @@ async fn forward(client: UnixStream, server: &Path, lose: &AtomicBool) {
     let server = UnixStream::connect(server).await.unwrap();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let requests = async move { tokio::io::copy(&mut from_client, &mut to_server).await };
 
-    let mut seen = Vec::new();
-    let mut buffer = [0; 8192];
-    while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
-        if lose.load(Ordering::SeqCst) {
-            seen.extend_from_slice(&buffer[..read]);
-            if ends_idle(&seen) {
-                lose.store(false, Ordering::SeqCst);
+    let answers = async move {
+        let mut seen = Vec::new();
+        let mut buffer = [0; 8192];
+        while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+            if lose.load(Ordering::SeqCst) {
+                seen.extend_from_slice(&buffer[..read]);
+                if ends_idle(&seen) {
+                    lose.store(false, Ordering::SeqCst);
+                    break;
+                }
+            } else if to_client.write_all(&buffer[..read]).await.is_err() {
                 break;
             }
-        } else if to_client.write_all(&buffer[..read]).await.is_err() {
-            break;
         }
+    };
+    tokio::select! {
+        _ = requests => {}
+        () = answers => {}
     }
-    requests.abort();
 }
 
 /// ReadyForQuery with status idle is `Z 00 00 00 05 I`; it ends every answer.
