@@ -36,10 +36,16 @@ grant execute on function
   euterpe.add_requester_v1, euterpe.disable_requester_v1, euterpe.enable_requester_v1, euterpe.list_requesters_v1,
   euterpe.add_api_key_v1, euterpe.revoke_api_key_v1,
   euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.cancel_job_v1, euterpe.retry_job_v1, euterpe.redrive_job_v1,
-  euterpe.redeliver_events_v1, euterpe.upkeep_v1, euterpe.tick_v1
+  euterpe.redeliver_events_v1, euterpe.prioritise_job_v1, euterpe.steer_jobs_v1, euterpe.after_restore_v1,
+  euterpe.upkeep_v1, euterpe.tick_v1
   to euterpe_operator;
 
 -- A view runs with its owner's rights, but the functions in it with the reader's.
-grant execute on function euterpe.orphan_check_v1, euterpe.prunable_weeks_v1, euterpe.health_v1
+grant execute on function
+  euterpe.orphan_check_v1, euterpe.prunable_weeks_v1, euterpe.health_v1, euterpe.explain_job_v1, euterpe._now, euterpe._ago
   to euterpe_operator, euterpe_readonly;
-grant select on euterpe.job_timeline, euterpe.health to euterpe_operator, euterpe_readonly;
+grant select on
+  euterpe.queue_overview, euterpe.running_jobs, euterpe.stuck_jobs, euterpe.dead_letters, euterpe.outbox_backlog,
+  euterpe.job_timeline, euterpe.tenants, euterpe.live_workers, euterpe.health,
+  euterpe.error_codes, euterpe.delivery_classes, euterpe.job_transitions, euterpe.operator_log
+  to euterpe_operator, euterpe_readonly;

@@ -20,6 +20,13 @@ begin
     end if;
   end loop;
 
+  -- So that health can say since when somebody holds the oldest snapshot. Not everybody may grant it.
+  begin
+    grant pg_read_all_stats to euterpe_owner;
+  exception when insufficient_privilege then
+    raise notice 'health cannot say since when a snapshot is held: grant pg_read_all_stats to euterpe_owner';
+  end;
+
   -- A claim or a heartbeat takes milliseconds; whoever waits longer should be told so and try again.
   foreach v_role in array array['euterpe_api', 'euterpe_transcode', 'euterpe_webhook'] loop
     execute format('alter role %I set statement_timeout = ''10s''', v_role);

@@ -1,7 +1,7 @@
 -- _file_events: put events in their line, now or for later.
 --
 --   caller  _transition, _enqueue_jobs, _advance_heads, settle_events_v1, release_events_v1, redeliver_events_v1,
---           _reclaim_events; the events are waiting, and nobody else can touch them
+--           _reclaim_events, after_restore_v1; the events are waiting, and nobody else can touch them
 --   writes  job_outbox_events (ready, its place), ready or delayed
 --   see     docs/outbox.md, docs/line.md
 --

@@ -1,7 +1,11 @@
 -- health_v1: what a DBA should worry about; every row with ok = false is an alarm.
 --
 --   caller  the view health, monitoring
---   cost    catalog, sequences, the newest samples and the endpoints in trouble; no table of jobs is read
+--   cost    catalog, statistics, sequences, the newest samples and the endpoints in trouble; no table of jobs is read
+--
+-- It names culprits: who holds the oldest snapshot (vacuum cannot clean behind it), which table has most dead rows,
+-- which pods call functions that are not loaded. Since when a snapshot is held is only shown to those who may read all
+-- statistics; roles.sql grants that to the owner where it can.
 create or replace function euterpe.health_v1()
 returns table (
   topic text,
@@ -35,8 +39,35 @@ as $$
             where s.queue_id = q.queue_id
             order by s.sampled_at desc
             limit 1) s on true
+  ), snapshots as (
+    select format('pid %s, %s, %s', a.pid, coalesce(a.usename, a.backend_type),
+                  coalesce(nullif(a.application_name, ''), '-')) as who,
+           a.backend_xmin as xmin, a.xact_start as since
+      from pg_stat_activity a
+     where a.backend_xmin is not null and a.pid <> pg_backend_pid()
+     union all
+    select format('prepared transaction %s of %s', x.gid, x.owner), x.transaction, x.prepared
+      from pg_prepared_xacts x
+     union all
+    select format('replication slot %s', r.slot_name), r.xmin, null
+      from pg_replication_slots r
+     where r.xmin is not null
+  ), tables as (
+    select t.relname, t.n_dead_tup, t.n_live_tup, greatest(t.last_vacuum, t.last_autovacuum) as vacuumed_at
+      from pg_stat_all_tables t
+     where t.schemaname = 'euterpe'
+     order by t.n_dead_tup desc, t.relname
+     limit 1
+  ), releases as (
+    select string_to_array(w.release, '.')::integer[] as release, count(*) as pods
+      from workers w
+     where w.stopped_at is null and w.release ~ '^[0-9]+(\.[0-9]+)*$'
+     group by 1
+  ), loaded as (
+    select max(string_to_array(f.release, '.')::integer[]) as release, max(f.loaded_at) as at
+      from sql_functions f
   ), clock as (
-    select _now() as now
+    select _now() as now, clock_timestamp() as wall
   )
   select 'partitions ahead'                                           as topic,
          coalesce(w.until > c.now + interval '2 weeks', false)        as ok,
@@ -45,13 +76,36 @@ as $$
   union all
   select 'upkeep',
          coalesce(max(l.sampled_at) > c.now - interval '5 minutes', false),
-         coalesce(format('last sample %s ago', date_trunc('second', c.now - max(l.sampled_at))), 'has never run')
+         coalesce(format('last sample %s ago', _ago(c.now - max(l.sampled_at))), 'has never run')
     from lines l, clock c
    group by c.now
   union all
+  (select 'oldest snapshot',
+          coalesce(c.wall - s.since < interval '10 minutes', age(s.xmin) < 1000000),
+          format('%s, %s', s.who, coalesce('since ' || _ago(c.wall - s.since), age(s.xmin) || ' transactions old'))
+     from snapshots s, clock c
+    order by age(s.xmin) desc
+    limit 1)
+  union all
+  select 'dead rows',
+         t.n_dead_tup < greatest(1000000, 2 * t.n_live_tup) or t.vacuumed_at > c.wall - interval '1 hour',
+         format('%s: %s dead, %s live, vacuumed %s', t.relname, t.n_dead_tup, t.n_live_tup,
+                coalesce(_ago(c.wall - t.vacuumed_at) || ' ago', 'never'))
+    from tables t, clock c
+  union all
+  select 'releases',
+         coalesce(bool_and(r.release <= l.release), true),
+         format('functions of %s%s', array_to_string(l.release, '.'),
+                coalesce('; pods of ' || string_agg(format('%s (%s)', array_to_string(r.release, '.'), r.pods), ', '
+                                                    order by r.release), ''))
+         || case when coalesce(bool_and(r.release <= l.release), true) then '' else ': run euterpe-migrate of the newest' end
+    from loaded l
+    left join releases r on true
+   group by l.release
+  union all
   select 'stranded events',
          pg_sequence_last_value('euterpe_line.mended') = 0,
-         format('%s jobs found whose next event was in no line', pg_sequence_last_value('euterpe_line.mended'))
+         format('%s jobs found with an event in no line', pg_sequence_last_value('euterpe_line.mended'))
   union all
   select 'endpoints',
          count(*) = 0,
@@ -69,7 +123,7 @@ as $$
          l.ticked_at > c.now - interval '1 minute'
            or coalesce(l.ready_count + l.delayed_count + l.leased_count, 0) = 0,
          case when l.ticked_at = 'epoch' then 'has never run'
-              else format('%s ago%s', date_trunc('second', c.now - l.ticked_at),
+              else format('%s ago%s', _ago(c.now - l.ticked_at),
                           case when l.held_until > c.now
                                then format(', reclaim waits until %s', to_char(l.held_until at time zone 'UTC', 'HH24:MI:SS'))
                                else '' end) end
@@ -77,13 +131,15 @@ as $$
   union all
   select 'line ' || l.name,
          coalesce(l.oldest_ready_age_ms, 0) < 3600000 or l.paused_at is not null,
-         format('%s ready, oldest %s s%s', coalesce(l.ready_count, 0), coalesce(l.oldest_ready_age_ms, 0) / 1000,
+         format('%s ready%s%s', coalesce(l.ready_count, 0),
+                coalesce(', oldest ' || _ago(l.oldest_ready_age_ms * interval '1 millisecond'), ''),
                 case when l.paused_at is not null then ', paused' else '' end)
     from lines l
   union all
   select 'safe point of ' || l.name,
          l.safe_lag < 100000000,
-         format('%s behind virtual time (a writer that stays open holds it)', l.safe_lag)
+         format('%s behind virtual time', l.safe_lag)
+         || case when l.safe_lag >= 100000000 then ': a writer that stays open holds it' else '' end
     from lines l
 $$;
 

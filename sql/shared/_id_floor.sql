@@ -1,6 +1,7 @@
 -- _id_floor: the lowest UUIDv7 of an instant; a time range is an id range.
 --
---   caller  _make_partitions, prunable_weeks_v1, redeliver_events_v1, _mend_heads, euterpe-migrate retain
+--   caller  _make_partitions, prunable_weeks_v1, redeliver_events_v1, _mend_heads, _matching_jobs,
+--           euterpe-migrate retain
 create or replace function euterpe._id_floor(
   p_at timestamptz
 )

@@ -1,7 +1,7 @@
 -- _id_time: the time inside a UUIDv7.
 --
 --   caller  _enqueue_jobs (created_at is the id's own time), _job_complaint, _has_partition, _insist_partition,
---           _is_pruned, _sample_queues, _mend_heads
+--           _is_pruned, _sample_queues, _mend_heads, explain_job_v1
 create or replace function euterpe._id_time(
   p_id uuid
 )

@@ -1,6 +1,6 @@
 -- _has_partition: does an attached partition cover this id?
 --
---   caller  _insist_partition, _is_pruned
+--   caller  _insist_partition, _is_pruned, explain_job_v1
 --
 -- A partition that is being dropped exists for a moment longer than it is attached.
 create or replace function euterpe._has_partition(

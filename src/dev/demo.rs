@@ -81,11 +81,11 @@ async fn show(cluster: &Cluster) -> anyhow::Result<()> {
     for step in store.job_timeline(killed).await? {
         println!(
             "{:>3}  {:<12}  {:<24}{:<15}{:<6} {}",
-            step.sequence,
+            step.sequence.unwrap_or_default(),
             step.at.strftime("%H:%M:%S%.3f").to_string(),
             step.step,
             step.reason.unwrap_or_default(),
-            step.claim_version,
+            step.claim_version.unwrap_or_default(),
             step.worker_id.unwrap_or_default()
         );
     }

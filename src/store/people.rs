@@ -20,17 +20,17 @@ pub struct Orphan {
 /// One line of a job's timeline.
 #[derive(Debug, Clone)]
 pub struct TimelineStep {
-    /// Number of the event.
-    pub sequence: i32,
+    /// Number of the event; `None`: what a person did.
+    pub sequence: Option<i32>,
     /// When.
     pub at: Timestamp,
-    /// From which status to which.
+    /// From which status to which; or what the person did.
     pub step: String,
     /// Why, when there is more to say.
     pub reason: Option<String>,
     /// Which claim.
-    pub claim_version: i64,
-    /// Who owned the job.
+    pub claim_version: Option<i64>,
+    /// Who owned the job; or who the person was.
     pub worker_id: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Store {
             select sequence, at, step, reason, claim_version, worker_id
               from euterpe.job_timeline
              where job_id = $1
-             order by sequence";
+             order by at, sequence";
         let rows = self.rows(SQL, &[&job_id.0]).await?;
         rows.iter()
             .map(|row| {

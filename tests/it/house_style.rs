@@ -28,6 +28,7 @@ const HABITS: &[(&str, &str)] = &[
         "a public function carries its version and is security definer; a private one starts with _ and is not",
         "select proname from pg_proc
           where pronamespace = 'euterpe'::regnamespace
+            and proname <> '_now' -- that of the tests reads its offset with its owner's rights
             and not (proname ~ '^_[a-z_]+$' and not prosecdef or proname ~ '^[a-z_]+_v[0-9]+$' and prosecdef)",
     ),
     (

@@ -9,9 +9,13 @@ const ROLES: [&str; 5] =
 
 /// Who may execute what: the written list. Whoever is not named here may execute nothing.
 const MAY_EXECUTE: &[(&str, &[&str])] = &[
+    // Used in views, which run functions with the reader's rights.
+    ("_ago", &["euterpe_operator", "euterpe_readonly"]),
+    ("_now", &["euterpe_operator", "euterpe_readonly"]),
     ("add_api_key_v1", &["euterpe_operator"]),
     ("add_requester_v1", &["euterpe_operator"]),
     ("advance_jobs_v1", &["euterpe_transcode"]),
+    ("after_restore_v1", &["euterpe_operator"]),
     ("begin_refreshes_v1", &["euterpe_transcode"]),
     ("cancel_job_v1", &["euterpe_api", "euterpe_operator"]),
     ("claim_events_v1", &["euterpe_webhook"]),
@@ -22,6 +26,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("enable_requester_v1", &["euterpe_operator"]),
     ("enqueue_job_v1", &["euterpe_api", "euterpe_operator"]),
     ("enqueue_jobs_v1", &["euterpe_api", "euterpe_operator"]),
+    ("explain_job_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("fail_jobs_v1", &["euterpe_transcode"]),
     ("find_api_key_v1", &["euterpe_api"]),
     ("health_v1", &["euterpe_operator", "euterpe_readonly"]),
@@ -30,6 +35,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("list_requesters_v1", &["euterpe_operator"]),
     ("orphan_check_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("pause_queue_v1", &["euterpe_operator"]),
+    ("prioritise_job_v1", &["euterpe_operator"]),
     ("prunable_weeks_v1", &["euterpe_operator", "euterpe_readonly"]),
     ("read_event_secrets_v1", &["euterpe_webhook"]),
     ("read_job_secrets_v1", &["euterpe_transcode"]),
@@ -42,6 +48,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("retry_job_v1", &["euterpe_api", "euterpe_operator"]),
     ("revoke_api_key_v1", &["euterpe_operator"]),
     ("settle_events_v1", &["euterpe_webhook"]),
+    ("steer_jobs_v1", &["euterpe_operator"]),
     ("tick_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook", "euterpe_operator"]),
     ("upkeep_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook", "euterpe_operator"]),
     ("worker_seen_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook"]),
@@ -50,8 +57,19 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
 
 /// Who may read what.
 const MAY_SELECT: &[(&str, &[&str])] = &[
+    ("dead_letters", &["euterpe_operator", "euterpe_readonly"]),
+    ("delivery_classes", &["euterpe_operator", "euterpe_readonly"]),
+    ("error_codes", &["euterpe_operator", "euterpe_readonly"]),
     ("health", &["euterpe_operator", "euterpe_readonly"]),
     ("job_timeline", &["euterpe_operator", "euterpe_readonly"]),
+    ("job_transitions", &["euterpe_operator", "euterpe_readonly"]),
+    ("live_workers", &["euterpe_operator", "euterpe_readonly"]),
+    ("operator_log", &["euterpe_operator", "euterpe_readonly"]),
+    ("outbox_backlog", &["euterpe_operator", "euterpe_readonly"]),
+    ("queue_overview", &["euterpe_operator", "euterpe_readonly"]),
+    ("running_jobs", &["euterpe_operator", "euterpe_readonly"]),
+    ("stuck_jobs", &["euterpe_operator", "euterpe_readonly"]),
+    ("tenants", &["euterpe_operator", "euterpe_readonly"]),
 ];
 
 type Grants = BTreeSet<(String, String, String)>;

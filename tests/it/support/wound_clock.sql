@@ -7,6 +7,7 @@ create or replace function euterpe._now()
 returns timestamptz
 language sql
 volatile
+security definer -- readers may not touch the sequence; production's clock reads none
 set search_path = pg_catalog, pg_temp
 as $$
   select clock_timestamp() + c.last_value * interval '1 millisecond' from euterpe_line.test_clock_ms c

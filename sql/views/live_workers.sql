@@ -1,0 +1,39 @@
+-- live_workers: which processes are there, and what they have in hand.
+--
+--   reader  euterpe_readonly, euterpe_operator
+--   cost    the workers, and up to 20,000 rows of leases, one job or event looked up for each
+create or replace view euterpe.live_workers as
+with entries as materialized (
+  select distinct x.job_id, x.sequence
+    from (select l.job_id, l.sequence from euterpe.leases l limit 20000) x
+), held as materialized (
+  select i.worker_id, count(*) as in_hand
+    from (select j.worker_id
+            from entries e join euterpe.inbox_jobs j on j.job_id = e.job_id
+           where e.sequence = 0
+           union all
+          select o.worker_id
+            from entries e join euterpe.job_outbox_events o on o.job_id = e.job_id and o.sequence = e.sequence
+           where e.sequence > 0) i
+   where i.worker_id is not null
+   group by i.worker_id
+)
+select w.worker_id                                       as worker,
+       w.kind,
+       w.release,
+       coalesce(h.in_hand, 0)                            as in_hand,
+       euterpe._ago(euterpe._now() - w.started_at)       as up,
+       euterpe._ago(euterpe._now() - w.seen_at)          as seen
+  from euterpe.workers w
+  left join held h on h.worker_id = w.worker_id
+ where w.stopped_at is null
+ order by w.kind, w.worker_id;
+
+comment on view euterpe.live_workers is
+  'Which processes are there, and what they have in hand. Cost: one look-up per lease, at most 20,000.';
+comment on column euterpe.live_workers.worker is 'Pod name, # and eight digits of its boot id.';
+comment on column euterpe.live_workers.kind is 'api, transcode, webhook, other.';
+comment on column euterpe.live_workers.release is 'Release it runs.';
+comment on column euterpe.live_workers.in_hand is 'Jobs or events it holds.';
+comment on column euterpe.live_workers.up is 'Since it started.';
+comment on column euterpe.live_workers.seen is 'Since it last said that it is there.';

@@ -1,0 +1,21 @@
+-- running_jobs: what workers have in hand.
+--
+--   reader  euterpe_readonly, euterpe_operator
+--   cost    up to 20,000 rows of leases, one job looked up for each; waits for nobody and locks nothing
+create or replace view euterpe.running_jobs as
+select j.job_id,
+       j.requester_id                                                          as who,
+       j.status || coalesce(' ' || (j.progress ->> 'percent') || '%', '')      as doing,
+       case when length(j.worker_id) > 10 then '…' || right(j.worker_id, 9) else j.worker_id end as worker
+  from (select distinct l.job_id
+          from (select x.job_id from euterpe.leases x where x.sequence = 0 limit 20000) l) l
+  join euterpe.inbox_jobs j on j.job_id = l.job_id
+ where j.worker_id is not null
+ order by j.job_id;
+
+comment on view euterpe.running_jobs is
+  'What workers have in hand. Cost: one look-up per lease, at most 20,000. explain_job_v1 says more of one of them.';
+comment on column euterpe.running_jobs.job_id is 'The job.';
+comment on column euterpe.running_jobs.who is 'Whose job it is.';
+comment on column euterpe.running_jobs.doing is 'Phase, and how much of it is done.';
+comment on column euterpe.running_jobs.worker is 'End of the worker''s name: # and the digits of its boot; live_workers has the whole.';
