@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use euterpe::config;
 use euterpe::store::migrate::{migrate, status};
 use euterpe::store::retain::{Week, retain};
+use euterpe::store::surface;
 
 /// Brings a database up to this release: roles, tables, functions. Safe to run twice, and twice at once.
 ///
@@ -28,6 +29,8 @@ enum What {
               value_parser = clap::value_parser!(i32).range(14..=36500))]
         days: i32,
     },
+    /// Print the functions that this release calls, as this database answers them.
+    Surface,
     /// Say what is there and what is missing; change nothing. Exit code 3 when something is missing.
     Status,
 }
@@ -70,6 +73,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             if weeks.is_empty() {
                 println!("nothing is older than {days} days, or another retain is running");
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Surface => {
+            print!("{}", surface::of_this_release(&config).await?);
             Ok(ExitCode::SUCCESS)
         }
         What::Status => {

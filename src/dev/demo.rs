@@ -11,6 +11,7 @@ use tokio_postgres::Config;
 
 use super::{Cluster, Durability};
 use crate::domain::{Claim, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
+use crate::store::surface::Role;
 use crate::store::{EnqueuedItem, NewRequester, Store, TimelineStep, migrate};
 
 const QUEUE: &str = "transcode";
@@ -154,6 +155,7 @@ async fn last_step(store: &Store, id: JobId) -> anyhow::Result<Option<TimelineSt
 /// A worker that moves jobs through their phases and waits where ffmpeg would work. Runs until it is killed.
 pub async fn demo_worker(config: Config) -> anyhow::Result<()> {
     let store = Store::connect(config, 2);
+    store.check_surface(Role::Transcode).await?;
     let worker = WorkerId::of_this_boot(|name| std::env::var(name).ok());
     store.worker_seen(&worker, "other", None).await?;
     loop {

@@ -57,6 +57,16 @@ pub enum StoreError {
     #[error("unexpected answer from the database: {0}")]
     UnexpectedAnswer(String),
 
+    /// What this release calls is not all there: `euterpe-migrate` of this release has not run, or a newer one has
+    /// dropped it.
+    #[error(
+        "this database lacks {}: run euterpe-migrate of this release ({}) first; if a newer release was here, \
+         start that one",
+        .0.join(", "),
+        env!("CARGO_PKG_VERSION")
+    )]
+    FunctionsMissing(Vec<String>),
+
     /// Anything else: our bug, or a schema older than this binary.
     #[error("unexpected database error")]
     Unexpected(#[source] tokio_postgres::Error),

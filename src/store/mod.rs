@@ -4,6 +4,7 @@
 //! a function may gain a newer sibling while this binary runs.
 
 mod error;
+mod functions;
 mod inbox;
 mod line;
 pub mod migrate;
@@ -12,6 +13,7 @@ mod people;
 mod requester;
 pub mod retain;
 mod secret;
+pub mod surface;
 mod upkeep;
 mod worker;
 
@@ -22,6 +24,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use error::{Result, StoreError};
+pub use functions::Functions;
 pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
 pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
 pub use people::{Orphan, TimelineStep};

@@ -23,6 +23,8 @@ mod privileges;
 mod reclaim;
 mod requesters;
 mod retry;
+mod rolling_upgrade;
+mod schema;
 mod state_machine;
 mod stranded;
 mod worker_identity;
