@@ -117,6 +117,15 @@ fn is_lost_connection(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || error.source().is_some_and(|cause| cause.downcast_ref::<std::io::Error>().is_some())
 }
 
+/// The text of a function and the catalog disagree (class 42). Postgres looks up functions statement by statement, so
+/// a call under way while euterpe-migrate loads a release may miss a helper whose signature has just changed. Nothing
+/// was done, since each call is one statement; called again, it meets the new release whole.
+pub(super) fn met_a_reload(error: &tokio_postgres::Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| code.code().starts_with("42") && *code != SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
 /// Nothing was done, and the same call may go through in a moment.
 fn is_transient(code: &SqlState) -> bool {
     [

@@ -67,6 +67,10 @@ impl Store {
     async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let client = self.client().await?;
         let statement = client.prepare_cached(sql).await?;
-        Ok(client.query(&statement, params).await?)
+        let answer = client.query(&statement, params).await;
+        if answer.as_ref().is_err_and(error::met_a_reload) {
+            return Ok(client.query(&statement, params).await?);
+        }
+        Ok(answer?)
     }
 }
