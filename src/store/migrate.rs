@@ -11,6 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::functions::{self, Functions};
+use super::online::{self, OnlineIndex};
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -75,6 +76,10 @@ pub enum MigrateError {
         source: tokio_postgres::Error,
     },
 
+    /// Something did not get its turn or its lock in time; what is done is done, and the next run goes on.
+    #[error("in use: {0}\nNothing is lost; run it again when it is quieter.")]
+    Busy(String),
+
     /// The database could not be reached, or dropped us.
     #[error("cannot talk to the database")]
     Database(#[from] tokio_postgres::Error),
@@ -100,13 +105,17 @@ pub struct Status {
     pub functions_to_load: Vec<String>,
     /// Files that are loaded there and unknown here.
     pub functions_unknown: Vec<String>,
+    /// Indexes that `online` would build.
+    pub indexes_to_build: Vec<String>,
 }
 
 impl Status {
     /// Nothing is left to do.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.database_version == Some(self.binary_version) && self.functions_to_load.is_empty()
+        self.database_version == Some(self.binary_version)
+            && self.functions_to_load.is_empty()
+            && self.indexes_to_build.is_empty()
     }
 }
 
@@ -173,6 +182,7 @@ pub async fn status(config: &Config) -> Result<Status, MigrateError> {
         database_version,
         binary_version: binary_version(),
         functions_to_load: wanted.changed_since(&loaded),
+        indexes_to_build: online::missing(&client, &OnlineIndex::of_this_release()).await?,
         functions_unknown: loaded.into_keys().filter(|path| !wanted.contains(path)).collect(),
     })
 }

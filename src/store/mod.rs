@@ -8,6 +8,7 @@ mod functions;
 mod inbox;
 mod line;
 pub mod migrate;
+pub mod online;
 mod outbox;
 mod people;
 mod requester;

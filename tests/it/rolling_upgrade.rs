@@ -133,7 +133,7 @@ end;\n$$;{after}"
 }
 
 /// The one call in which the two releases differ.
-enum Claimer {
+pub enum Claimer {
     /// This release's.
     V1,
     /// The next one's; prepared once, as the store does it.
@@ -173,14 +173,14 @@ impl Claimer {
 }
 
 /// Pods of one release, each taking jobs through their whole life until they are told to stop. Any error ends the test.
-struct Pods {
+pub struct Pods {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Pods {
-    fn start(db: &TestDb, release: &str, claimers: Vec<Claimer>) -> Self {
+    pub fn start(db: &TestDb, release: &str, claimers: Vec<Claimer>) -> Self {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let tasks = claimers
             .into_iter()
@@ -205,7 +205,7 @@ impl Pods {
     }
 
     /// Waits until they have finished `count` more jobs.
-    async fn finish(&self, count: usize) {
+    pub async fn finish(&self, count: usize) {
         let goal = self.done.load(Relaxed) + count;
         for _ in 0..12_000 {
             if self.done.load(Relaxed) >= goal {
@@ -217,7 +217,7 @@ impl Pods {
         panic!("{count} jobs were not finished within a minute");
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.stop.store(true, Relaxed);
         for task in self.tasks {
             task.await.unwrap();
