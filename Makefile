@@ -15,6 +15,9 @@ demo: setup ## Twenty jobs, a worker killed with kill -9 in the middle, and what
 test: setup check ## Everything: check, unit and integration tests on a private PostgreSQL
 	cargo test
 
+test-pg18: ## The tests on PostgreSQL 18, fetched from npm into target/pg18; names the two that cannot run there
+	scripts/test-pg18
+
 check: setup ## Format, clippy, plpgsql_check on every function, squawk on every migration
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings

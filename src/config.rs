@@ -51,6 +51,15 @@ pub fn database(
 mod tests {
     use super::*;
 
+    /// Whoever is about to drop a function looks in pg_stat_activity for the releases that are still there.
+    #[test]
+    fn a_connection_announces_its_program_and_release() {
+        let env = |_: &str| Some("postgres://u@localhost/d?application_name=other".to_owned());
+        let config = database(env, "euterpe-transcode").expect("a url");
+        let announced = format!("euterpe-transcode/{}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(config.get_application_name(), Some(announced.as_str()));
+    }
+
     #[test]
     fn a_bad_database_url_is_not_repeated() {
         let env = |_: &str| Some("postgres://u:hunter2@[".to_owned());
