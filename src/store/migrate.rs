@@ -19,7 +19,7 @@ mod embedded {
 
 /// Two migrators may start at once; the second waits here. The number is the ASCII of "euterpe", so that a
 /// DBA can tell whose lock it is.
-const MIGRATION_LOCK: i64 = 0x65_75_74_65_72_70_65;
+pub(super) const MIGRATION_LOCK: i64 = 0x65_75_74_65_72_70_65;
 
 const HISTORY: &str = "euterpe.schema_history";
 

@@ -6,7 +6,7 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::migrate::MigrateError;
+use super::migrate::{MIGRATION_LOCK, MigrateError};
 
 /// The inbox first: once it is detached, nobody can bring one of its jobs back to life.
 const TABLES: [&str; 6] =
@@ -28,7 +28,10 @@ pub enum Week {
 pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateError> {
     let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
-    if !take_turn(&client).await? {
+    // Not while a release is loaded: granting and dropping meet in the catalog, and one of them would fail with "tuple
+    // concurrently updated". A migrator waits for us in turn.
+    let alone = client.query_one("select pg_try_advisory_lock($1) as mine", &[&MIGRATION_LOCK]).await?;
+    if !alone.get::<_, bool>("mine") || !take_turn(&client).await? {
         return Ok(Vec::new());
     }
     // Detaching waits for transactions that may still look at the partition. Nobody queues up behind that wait,
@@ -46,6 +49,8 @@ pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateErro
             weeks.push(drop_week(&client, name).await?);
         }
     }
+    // Ends with the session too, but a moment after we have answered.
+    client.batch_execute("select pg_advisory_unlock_all()").await?;
     Ok(weeks)
 }
 

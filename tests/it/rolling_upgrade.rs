@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use euterpe::domain::{Claim, JobId, JobStatus, NewJob, Outcome, WorkerId};
 use euterpe::store::migrate::{self, MigrateError};
+use euterpe::store::retain::retain;
 use euterpe::store::surface::{self, Role};
 use euterpe::store::{Functions, Store, StoreError};
 use serde_json::json;
@@ -316,6 +317,19 @@ async fn a_call_under_way_whose_helper_changes_its_signature_is_made_again() {
     assert_eq!(jobs.len(), 1);
     assert_eq!((jobs[0].claim.job_id, jobs[0].claim.version), (id, 1), "claimed once");
     assert_eq!(db.path(id).await, ["queued", "claimed"]);
+}
+
+/// Granting writes the row of every table in the catalog, dropping too: whoever comes second would fail.
+#[tokio::test]
+async fn nothing_is_dropped_while_a_release_is_loaded() {
+    let db = TestDb::fresh().await;
+    db.jump(Duration::from_secs(120 * 86_400)).await;
+    let migrator = db.client().await;
+    let lock = i64::from_be_bytes(*b"\0euterpe");
+    migrator.execute("select pg_advisory_lock($1)", &[&lock]).await.unwrap();
+    assert_eq!(retain(&db.config(), 90).await.unwrap(), []);
+    migrator.execute("select pg_advisory_unlock($1)", &[&lock]).await.unwrap();
+    assert!(!retain(&db.config(), 90).await.unwrap().is_empty());
 }
 
 /// Not that anybody should, but a restore does: statements that name their columns find the function of the same name.
