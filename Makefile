@@ -1,10 +1,10 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
-.PHONY: help setup demo test check mutants bench psql clean
+.PHONY: help setup demo test test-pg18 check mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
 setup: ## Install what is missing: PostgreSQL, plpgsql_check, squawk (says what it does)
 	@scripts/setup
@@ -14,6 +14,9 @@ demo: setup ## Twenty jobs, a worker killed with kill -9 in the middle, and what
 
 test: setup check ## Everything: check, unit and integration tests on a private PostgreSQL
 	cargo test
+
+test-pg18: ## The tests on PostgreSQL 18, fetched from npm into target/pg18; names the two that cannot run there
+	scripts/test-pg18
 
 check: setup ## Format, clippy, plpgsql_check on every function, squawk on every migration
 	cargo fmt --check
@@ -26,6 +29,9 @@ mutants: setup ## Break what each test guards and see the test fail
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
 	cargo bench --bench queue --bench line --bench outbox
+
+schema: setup ## Write docs/schema.sql and the surface file of this release as they are now
+	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release
 
 psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
 	cargo run --quiet --bin euterpe -- psql

@@ -140,6 +140,15 @@ where
 mod tests {
     use super::*;
 
+    /// Whoever is about to drop a function looks in pg_stat_activity for the releases that are still there.
+    #[test]
+    fn a_connection_announces_its_program_and_release() {
+        let env = |_: &str| Some("postgres://u@localhost/d?application_name=other".to_owned());
+        let config = database(env, "euterpe-transcode").expect("a url");
+        let announced = format!("euterpe-transcode/{}", env!("CARGO_PKG_VERSION"));
+        assert_eq!(config.get_application_name(), Some(announced.as_str()));
+    }
+
     #[test]
     fn an_empty_environment_is_the_contracts_pace() {
         let pace = outbox_pace(|_| None).expect("defaults");

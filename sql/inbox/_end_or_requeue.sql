@@ -1,7 +1,7 @@
 -- _end_or_requeue: every way out of the running states but success, and the way back from failed.
 --
---   caller  fail_jobs_v1, release_jobs_v1, cancel_job_v1, retry_job_v1, after_restore_v1, _reclaim_jobs; they hold the row locks and have
---           decided
+--   caller  fail_jobs_v1, release_jobs_v1, cancel_job_v1, retry_job_v1, after_restore_v1, _reclaim_jobs; they hold the row
+--           locks and have decided
 --   writes  through _transition; ready or delayed for what goes back
 --   emits   queued · failed (final) · failed and then dead_letter
 --   answers per step, as _transition

@@ -1,8 +1,7 @@
 -- _put_in_line: file entries, now or for later.
 --
---   caller  _enqueue_jobs, _end_or_requeue, _file_events, _make_ready, claim_events_v1, _refile_jobs, _refile_events, prioritise_job_v1;
---           the
---           item already carries the same line_seq
+--   caller  _enqueue_jobs, _end_or_requeue, _file_events, _make_ready, claim_events_v1, _refile_jobs, _refile_events,
+--           prioritise_job_v1; the item already carries the same line_seq
 --   writes  ready, or delayed when run_at lies ahead
 --   see     docs/line.md
 --

@@ -50,7 +50,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         What::Demo => dev::demo().await.map(|()| ExitCode::SUCCESS),
         What::DemoWorker { phase_ms } => {
-            dev::demo_worker(Duration::from_millis(phase_ms)).await.map(|()| ExitCode::SUCCESS)
+            dev::demo_worker(|name| std::env::var(name).ok(), Duration::from_millis(phase_ms))
+                .await
+                .map(|()| ExitCode::SUCCESS)
         }
         What::Psql { arguments } => psql(&arguments).await,
     }

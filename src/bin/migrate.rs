@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use euterpe::config;
 use euterpe::store::migrate::{migrate, status};
+use euterpe::store::online::{self, OnlineIndex};
 use euterpe::store::retain::{Week, retain};
+use euterpe::store::surface;
 
 /// Brings a database up to this release: roles, tables, functions. Safe to run twice, and twice at once.
 ///
@@ -21,6 +23,8 @@ struct Arguments {
 enum What {
     /// Migrate (the default).
     Up,
+    /// Build indexes that need no pause: those of migrations/online/ that are missing or were cut off.
+    Online,
     /// Drop whole weeks of history that ended long ago and hold nothing unfinished.
     Retain {
         /// Keep this many days.
@@ -28,6 +32,8 @@ enum What {
               value_parser = clap::value_parser!(i32).range(14..=36500))]
         days: i32,
     },
+    /// Print the functions that this release calls, as this database answers them.
+    Surface,
     /// Say what is there and what is missing; change nothing. Exit code 3 when something is missing.
     Status,
 }
@@ -59,6 +65,16 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        What::Online => {
+            let did = online::build(&config, &OnlineIndex::of_this_release()).await?;
+            for statement in &did {
+                println!("{statement}");
+            }
+            if did.is_empty() {
+                println!("nothing to do");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         What::Retain { days } => {
             let weeks = retain(&config, days).await?;
             for week in &weeks {
@@ -68,8 +84,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 }
             }
             if weeks.is_empty() {
-                println!("nothing is older than {days} days, or another retain is running");
+                println!("nothing is older than {days} days, or another run is at work");
             }
+            Ok(ExitCode::SUCCESS)
+        }
+        What::Surface => {
+            print!("{}", surface::of_this_release(&config).await?);
             Ok(ExitCode::SUCCESS)
         }
         What::Status => {
@@ -81,6 +101,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             println!("this binary V{}", status.binary_version);
             for path in &status.functions_to_load {
                 println!("to load     sql/{path}");
+            }
+            for index in &status.indexes_to_build {
+                println!("to build    {index} (euterpe-migrate online)");
             }
             for path in &status.functions_unknown {
                 println!("unknown     sql/{path} (of another release)");

@@ -102,6 +102,12 @@ impl Cluster {
         &self.dir
     }
 
+    /// A program that came with the server's, e.g. `pg_dump`.
+    #[must_use]
+    pub fn program(name: &str) -> Option<PathBuf> {
+        find_binaries().map(|bin| bin.join(name)).filter(|program| program.is_file())
+    }
+
     /// Stops the server in an orderly way and waits for it.
     pub fn stop(self) {
         drop(self);

@@ -10,6 +10,7 @@ use super::demo::QUEUE;
 use crate::boot;
 use crate::config;
 use crate::domain::{JobStatus, Outcome, ReleaseReason, WorkerId};
+use crate::store::surface::Role;
 use crate::store::{ClaimedJob, Store, Wakeups};
 use crate::worker::{self, Handler, Held, JobEnding, Jobs};
 
@@ -39,13 +40,13 @@ impl Handler<Jobs> for Waiting {
 }
 
 /// Works until it is told to stop; each phase takes about `phase`.
-pub async fn demo_worker(phase: Duration) -> anyhow::Result<()> {
-    let env = |name: &str| std::env::var(name).ok();
+pub async fn demo_worker(env: impl Fn(&str) -> Option<String> + Copy, phase: Duration) -> anyhow::Result<()> {
     let (database, direct) =
         (config::database(env, "euterpe-demo-worker")?, config::direct_database(env, "euterpe-demo-worker")?);
     let pace = config::transcode_pace(env)?;
     let wakeups = Wakeups::connect(direct);
     let store = Store::connect(database, 4).with_wakeups(wakeups.clone());
+    store.check_surface(Role::Transcode).await?;
     let worker = WorkerId::of_this_boot(env);
     store.worker_seen(&worker, "other", None).await?;
     let lane = Jobs { store: store.clone(), worker: worker.clone(), queue: QUEUE.into(), lease: pace.lease };

@@ -57,6 +57,16 @@ pub enum StoreError {
     #[error("unexpected answer from the database: {0}")]
     UnexpectedAnswer(String),
 
+    /// What this release calls is not all there: `euterpe-migrate` of this release has not run, or a newer one has
+    /// dropped it.
+    #[error(
+        "this database lacks {}: run euterpe-migrate of this release ({}) first; if a newer release was here, \
+         start that one",
+        .0.join(", "),
+        env!("CARGO_PKG_VERSION")
+    )]
+    FunctionsMissing(Vec<String>),
+
     /// Anything else: our bug, or a schema older than this binary.
     #[error("unexpected database error")]
     Unexpected(#[source] tokio_postgres::Error),
@@ -105,6 +115,15 @@ impl From<PoolError> for StoreError {
 fn is_lost_connection(error: &tokio_postgres::Error) -> bool {
     use std::error::Error;
     error.is_closed() || error.source().is_some_and(|cause| cause.downcast_ref::<std::io::Error>().is_some())
+}
+
+/// The text of a function and the catalog disagree (class 42). Postgres looks up functions statement by statement, so
+/// a call under way while euterpe-migrate loads a release may miss a helper whose signature has just changed. Nothing
+/// was done, since each call is one statement; called again, it meets the new release whole.
+pub(super) fn met_a_reload(error: &tokio_postgres::Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| code.code().starts_with("42") && *code != SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
 /// Nothing was done, and the same call may go through in a moment.

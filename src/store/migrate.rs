@@ -6,30 +6,22 @@
 
 use std::collections::BTreeMap;
 
-use include_dir::{Dir, include_dir};
-use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, Transaction};
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::functions::{self, Functions};
+use super::online::{self, OnlineIndex};
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
 }
 
-static SQL: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sql");
-
 /// Two migrators may start at once; the second waits here. The number is the ASCII of "euterpe", so that a
 /// DBA can tell whose lock it is.
-const MIGRATION_LOCK: i64 = 0x65_75_74_65_72_70_65;
-
-/// Of this binary; three numbers.
-const RELEASE: &str = env!("CARGO_PKG_VERSION");
+pub(super) const MIGRATION_LOCK: i64 = 0x65_75_74_65_72_70_65;
 
 const HISTORY: &str = "euterpe.schema_history";
-
-/// Files of `sql/` that hold no function, by what is done with them.
-const ROLES: &str = "roles.sql";
-const GRANTS: &str = "grants.sql";
-const SEED: &str = "seed.sql";
 
 /// Why a database could not be brought up to this release.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +59,7 @@ pub enum MigrateError {
         /// What the database has.
         database: String,
         /// What this binary is.
-        binary: &'static str,
+        binary: String,
     },
 
     /// A migration failed; it was rolled back.
@@ -83,6 +75,10 @@ pub enum MigrateError {
         #[source]
         source: tokio_postgres::Error,
     },
+
+    /// Something did not get its turn or its lock in time; what is done is done, and the next run goes on.
+    #[error("in use: {0}\nNothing is lost; run it again when it is quieter.")]
+    Busy(String),
 
     /// The database could not be reached, or dropped us.
     #[error("cannot talk to the database")]
@@ -109,41 +105,69 @@ pub struct Status {
     pub functions_to_load: Vec<String>,
     /// Files that are loaded there and unknown here.
     pub functions_unknown: Vec<String>,
+    /// Indexes that `online` would build.
+    pub indexes_to_build: Vec<String>,
 }
 
 impl Status {
     /// Nothing is left to do.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.database_version == Some(self.binary_version) && self.functions_to_load.is_empty()
+        self.database_version == Some(self.binary_version)
+            && self.functions_to_load.is_empty()
+            && self.indexes_to_build.is_empty()
     }
 }
 
 /// Brings the database up to this binary. Safe to run twice, and twice at once.
 pub async fn migrate(config: &Config) -> Result<Report, MigrateError> {
-    let (mut client, connection) = config.connect(NoTls).await?;
-    let driver = tokio::spawn(connection);
-
-    // Held by this session, so that it ends with it whatever happens.
-    client.execute("select pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
-    prepare_ground(&client).await?;
-    // A migration that cannot get its lock gives up instead of making the whole fleet queue up behind it.
-    client
-        .batch_execute(
-            "set lock_timeout = '10s'; set statement_timeout = '30min';
-             set role euterpe_owner; create schema if not exists euterpe",
-        )
-        .await?;
-
+    let mut session = Session::open(config).await?;
     let report = Report {
-        migrations: run_migrations(&mut client).await?,
-        functions: load_functions(&mut client).await?,
+        migrations: run_migrations(&mut session.client).await?,
+        functions: functions::load(&mut session.client, &Functions::of_this_release()).await?,
     };
-
-    drop(client);
-    // The connection ends with its client; how it ended does not matter any more.
-    let _ = driver.await;
+    session.close().await;
     Ok(report)
+}
+
+/// The second half alone, with the functions of any release: how a roll-out is rehearsed before it happens.
+pub async fn load_functions(config: &Config, functions: &Functions) -> Result<Vec<String>, MigrateError> {
+    let mut session = Session::open(config).await?;
+    let loaded = functions::load(&mut session.client, functions).await?;
+    session.close().await;
+    Ok(loaded)
+}
+
+/// The one migrator at work.
+struct Session {
+    client: Client,
+    driver: JoinHandle<Result<(), tokio_postgres::Error>>,
+}
+
+impl Session {
+    /// Waits for its turn, prepares the ground and becomes the owner.
+    async fn open(config: &Config) -> Result<Self, MigrateError> {
+        let (client, connection) = config.connect(NoTls).await?;
+        let driver = tokio::spawn(connection);
+
+        // Held by this session, so that it ends with it whatever happens.
+        client.execute("select pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
+        prepare_ground(&client).await?;
+        // A migration that cannot get its lock gives up instead of making the whole fleet queue up behind it.
+        client
+            .batch_execute(
+                "set lock_timeout = '10s'; set statement_timeout = '30min';
+                 set role euterpe_owner; create schema if not exists euterpe",
+            )
+            .await?;
+        Ok(Self { client, driver })
+    }
+
+    /// The connection ends with its client; how it ended does not matter any more.
+    async fn close(self) {
+        drop(self.client);
+        let _ = self.driver.await;
+    }
 }
 
 /// Looks, and changes nothing.
@@ -151,27 +175,21 @@ pub async fn status(config: &Config) -> Result<Status, MigrateError> {
     let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
 
-    let wanted = function_files();
+    let wanted = Functions::of_this_release();
     let database_version = database_version(&client).await?;
-    let loaded = if database_version.is_some() { ledger(&client).await? } else { BTreeMap::new() };
+    let loaded = if database_version.is_some() { functions::ledger(&client).await? } else { BTreeMap::new() };
     Ok(Status {
         database_version,
         binary_version: binary_version(),
-        functions_to_load: wanted
-            .iter()
-            .filter(|file| loaded.get(file.path) != Some(&file.sha256))
-            .map(|file| file.path.to_owned())
-            .collect(),
-        functions_unknown: loaded
-            .into_keys()
-            .filter(|path| wanted.iter().all(|file| file.path != path))
-            .collect(),
+        functions_to_load: wanted.changed_since(&loaded),
+        indexes_to_build: online::missing(&client, &OnlineIndex::of_this_release()).await?,
+        functions_unknown: loaded.into_keys().filter(|path| !wanted.contains(path)).collect(),
     })
 }
 
 /// Roles, and the owner's right to make schemas. Asks a DBA where this login may not.
 async fn prepare_ground(client: &Client) -> Result<(), MigrateError> {
-    let roles = sql_text(ROLES);
+    let roles = functions::roles();
     let row = client
         .query_one(
             "select quote_ident(current_database()) as database, quote_ident(current_user) as login,
@@ -236,92 +254,6 @@ async fn run_migrations(client: &mut Client) -> Result<Vec<String>, MigrateError
     Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
 }
 
-/// All changed files in one transaction: nobody ever sees half a release.
-async fn load_functions(client: &mut Client) -> Result<Vec<String>, MigrateError> {
-    refuse_newer_functions(client).await?;
-    let loaded = ledger(client).await?;
-    let mut transaction = client.transaction().await?;
-    // Functions may name each other in any order; plpgsql_check looks at all of them in the tests.
-    transaction.batch_execute("set local check_function_bodies = off").await?;
-
-    let mut changed = Vec::new();
-    for file in function_files() {
-        if loaded.get(file.path) == Some(&file.sha256) {
-            continue;
-        }
-        load_file(&mut transaction, &file).await?;
-        transaction
-            .execute(
-                "insert into euterpe.sql_functions (path, sha256, release, loaded_at)
-                 values ($1, $2, $3, clock_timestamp())
-                     on conflict (path) do update
-                    set sha256 = excluded.sha256, release = excluded.release, loaded_at = excluded.loaded_at",
-                &[&file.path, &file.sha256, &RELEASE],
-            )
-            .await?;
-        changed.push(file.path.to_owned());
-    }
-    if !changed.is_empty() {
-        run_file(&transaction, GRANTS, sql_text(GRANTS)).await?;
-    }
-    run_file(&transaction, SEED, sql_text(SEED)).await?;
-    transaction.commit().await?;
-    Ok(changed)
-}
-
-async fn refuse_newer_functions(client: &Client) -> Result<(), MigrateError> {
-    let newest = client
-        .query_opt(
-            "select release from euterpe.sql_functions
-              where string_to_array(release, '.')::integer[] > string_to_array($1, '.')::integer[]
-              order by string_to_array(release, '.')::integer[] desc
-              limit 1",
-            &[&RELEASE],
-        )
-        .await?;
-    newest.map_or(Ok(()), |row| {
-        Err(MigrateError::FunctionsAreNewer { database: row.get("release"), binary: RELEASE })
-    })
-}
-
-/// A private function may change its signature from one release to the next, because all its callers change with it;
-/// `create or replace` cannot do that, so the old one is dropped first. A public one never may: it gets a new version.
-async fn load_file(transaction: &mut Transaction<'_>, file: &FunctionFile) -> Result<(), MigrateError> {
-    let attempt = transaction.transaction().await?;
-    match run_file(&attempt, file.path, file.text).await {
-        Ok(()) => attempt.commit().await?,
-        Err(MigrateError::Function { source, .. }) if file.is_private() && is_other_signature(&source) => {
-            attempt.rollback().await?;
-            let old = transaction
-                .query(
-                    "select p.oid::regprocedure::text from pg_proc p
-                      where p.pronamespace = 'euterpe'::regnamespace and p.proname = $1",
-                    &[&file.name()],
-                )
-                .await?;
-            for signature in old.iter().map(|row| row.get::<_, String>(0)) {
-                transaction.batch_execute(&format!("drop function {signature}")).await?;
-            }
-            run_file(transaction, file.path, file.text).await?;
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(())
-}
-
-fn is_other_signature(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| {
-        [SqlState::AMBIGUOUS_FUNCTION, SqlState::INVALID_FUNCTION_DEFINITION].contains(code)
-    })
-}
-
-async fn run_file(transaction: &Transaction<'_>, path: &str, text: &str) -> Result<(), MigrateError> {
-    transaction
-        .batch_execute(text)
-        .await
-        .map_err(|source| MigrateError::Function { path: path.to_owned(), source })
-}
-
 fn binary_version() -> i32 {
     let migrations =
         embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max();
@@ -336,51 +268,4 @@ async fn database_version(client: &Client) -> Result<Option<i32>, MigrateError> 
     }
     let row = client.query_one("select max(version) as version from euterpe.schema_history", &[]).await?;
     Ok(row.get("version"))
-}
-
-async fn ledger(client: &Client) -> Result<BTreeMap<String, String>, MigrateError> {
-    let rows = client.query("select path, sha256 from euterpe.sql_functions", &[]).await?;
-    Ok(rows.iter().map(|row| (row.get("path"), row.get("sha256"))).collect())
-}
-
-struct FunctionFile {
-    path: &'static str,
-    text: &'static str,
-    sha256: String,
-}
-
-impl FunctionFile {
-    /// The function the file defines.
-    fn name(&self) -> &'static str {
-        let file = self.path.rsplit('/').next().unwrap_or(self.path);
-        file.trim_end_matches(".sql")
-    }
-
-    fn is_private(&self) -> bool {
-        self.name().starts_with('_')
-    }
-}
-
-/// The functions, then the views that may call them. grants.sql counts as a file, so that a changed grant is
-/// a change.
-fn function_files() -> Vec<FunctionFile> {
-    let mut files: Vec<_> = SQL
-        .dirs()
-        .flat_map(Dir::files)
-        .chain(SQL.get_file(GRANTS))
-        .filter(|file| file.path().extension().is_some_and(|extension| extension == "sql"))
-        .map(|file| {
-            let path = file.path().to_str().expect("our own file names are ASCII");
-            let text = file.contents_utf8().expect("our own SQL is UTF-8");
-            FunctionFile { path, text, sha256: hex::encode(Sha256::digest(text)) }
-        })
-        .collect();
-    files.sort_by_key(|file| (file.path == GRANTS, file.path.starts_with("views/"), file.path));
-    files
-}
-
-fn sql_text(path: &str) -> &'static str {
-    SQL.get_file(path)
-        .and_then(include_dir::File::contents_utf8)
-        .expect("the file is part of this repository")
 }

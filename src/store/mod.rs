@@ -4,14 +4,17 @@
 //! a function may gain a newer sibling while this binary runs.
 
 mod error;
+mod functions;
 mod inbox;
 mod line;
 pub mod migrate;
+pub mod online;
 mod outbox;
 mod people;
 mod requester;
 pub mod retain;
 mod secret;
+pub mod surface;
 mod upkeep;
 mod wake;
 mod worker;
@@ -23,6 +26,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use error::{Result, StoreError};
+pub use functions::Functions;
 pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
 pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
 pub use people::{Orphan, TimelineStep};
@@ -80,6 +84,10 @@ impl Store {
     async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let client = self.client().await?;
         let statement = client.prepare_cached(sql).await?;
-        Ok(client.query(&statement, params).await?)
+        let answer = client.query(&statement, params).await;
+        if answer.as_ref().is_err_and(error::met_a_reload) {
+            return Ok(client.query(&statement, params).await?);
+        }
+        Ok(answer?)
     }
 }

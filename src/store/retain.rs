@@ -6,14 +6,14 @@
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::migrate::MigrateError;
+use super::migrate::{MIGRATION_LOCK, MigrateError};
 
 /// The inbox first: once it is detached, nobody can bring one of its jobs back to life.
 const TABLES: [&str; 6] =
     ["inbox_jobs", "job_requests", "job_results", "job_secrets", "job_outbox_events", "outbox_attempts"];
 
-/// One retention run at a time; "eut" and a number of its own.
-const RETAIN_LOCK: &str = "select pg_try_advisory_lock(6649204, -1) as mine";
+/// One run of retain or online at a time; "eut" and a number of its own.
+const TURN: &str = "select pg_try_advisory_lock(6649204, -1) as mine";
 
 /// What became of a week.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,10 @@ pub enum Week {
 pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateError> {
     let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
-    if !client.query_one(RETAIN_LOCK, &[]).await?.get::<_, bool>("mine") {
+    // Not while a release is loaded: granting and dropping meet in the catalog, and one of them would fail with "tuple
+    // concurrently updated". A migrator waits for us in turn.
+    let alone = client.query_one("select pg_try_advisory_lock($1) as mine", &[&MIGRATION_LOCK]).await?;
+    if !alone.get::<_, bool>("mine") || !take_turn(&client).await? {
         return Ok(Vec::new());
     }
     // Detaching waits for transactions that may still look at the partition. Nobody queues up behind that wait,
@@ -46,7 +49,14 @@ pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateErro
             weeks.push(drop_week(&client, name).await?);
         }
     }
+    // Ends with the session too, but a moment after we have answered.
+    client.batch_execute("select pg_advisory_unlock_all()").await?;
     Ok(weeks)
+}
+
+/// Whether this session is the one that may take partitions away, or build on them, until it ends.
+pub(super) async fn take_turn(client: &Client) -> Result<bool, MigrateError> {
+    Ok(client.query_one(TURN, &[]).await?.get("mine"))
 }
 
 /// Weeks that are old enough, and those that an earlier run began to drop.
@@ -148,7 +158,7 @@ async fn attach_again(client: &Client, table: &str, partition: &str, week: &str)
     Ok(())
 }
 
-fn is_busy(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_busy(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED, SqlState::T_R_DEADLOCK_DETECTED]
             .contains(code)

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::support::lanes::{arrives, bring_up, done, pace, until_true, work_on_events, work_on_jobs};
-use crate::support::{Proxy, QUEUE, TestDb, until, with_webhook, worker};
+use crate::support::{Proxy, QUEUE, TestDb, until, url_of, with_webhook, worker};
 
 const IN_HAND: &str = "select count(*) from euterpe.inbox_jobs where worker_id is not null";
 
@@ -114,7 +114,7 @@ async fn sigterm_during_load_leaves_nothing_in_hand() {
     db.enqueue_many(30).await;
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_euterpe"))
         .args(["demo-worker", "--phase-ms", "60000"])
-        .env("EUTERPE_DATABASE_URL", url_of(&db))
+        .env("EUTERPE_DATABASE_URL", url_of(&db.config()))
         .env("EUTERPE_TRANSCODE_CONCURRENCY", "8")
         .env("EUTERPE_DRAIN_SECONDS", "0")
         .stdin(Stdio::null())
@@ -131,14 +131,6 @@ async fn sigterm_during_load_leaves_nothing_in_hand() {
     assert_eq!(db.one::<i64>(all).await, 30);
     let goodbye = "select stopped_at is not null from euterpe.workers";
     assert!(db.one::<bool>(goodbye).await);
-}
-
-fn url_of(db: &TestDb) -> String {
-    let config = db.config();
-    let [tokio_postgres::config::Host::Unix(host)] = config.get_hosts() else {
-        panic!("needs a Unix socket")
-    };
-    format!("host={} user=euterpe_test dbname={}", host.display(), config.get_dbname().unwrap())
 }
 
 /// What a handler does to itself is written down as our fault, and harms nobody else.

@@ -69,6 +69,17 @@ MUTANTS = [
      "j.attempt_count + (d.to_status = 'claimed')::integer",
      ["reclaim::a_claim_handed_back_unstarted_costs_no_attempt",
       "ownership::a_claim_sets_owner_lease_heartbeat_and_a_new_version_but_no_attempt"]),
+    # A public function that breaks its promise in place; `create or replace` alone would not allow it.
+    ("promise_broken_in_an_argument", "line/tick_v1.sql",
+     [("create or replace", "drop function euterpe.tick_v1;\ncreate or replace"), ("p_queue", "p_line"),
+      (" from public;", " from public;\ngrant execute on function euterpe.tick_v1"
+                        " to euterpe_api, euterpe_transcode, euterpe_webhook, euterpe_operator;")], None,
+     ["rolling_upgrade::every_release_that_may_still_run_is_answered"]),
+    ("promise_broken_in_a_column", "requester/list_requesters_v1.sql",
+     [("create or replace", "drop function euterpe.list_requesters_v1;\ncreate or replace"),
+      ("  display_name        text", "  shown_name          text"),
+      (" from public;", " from public;\ngrant execute on function euterpe.list_requesters_v1 to euterpe_operator;")], None,
+     ["rolling_upgrade::every_release_that_may_still_run_is_answered"]),
     ("cancel_without_a_lock", "inbox/cancel_job_v1.sql", "  perform _lock_jobs(array[p_job_id]);\n", "",
      ["cancel::cancel_against_claim"]),
     ("cancel_of_anybodys_job", "inbox/cancel_job_v1.sql",

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls, Row};
 
 use euterpe::dev::{Cluster, Durability};
@@ -306,6 +307,12 @@ async fn wind_once(client: &Client, by: Duration) {
         .batch_execute("set role euterpe_owner; select euterpe._make_partitions(euterpe._now()); reset role")
         .await
         .unwrap();
+}
+
+/// Where a database is, for a program that reads its environment.
+pub fn url_of(config: &Config) -> String {
+    let [Host::Unix(host)] = config.get_hosts() else { panic!("needs a server on a Unix socket") };
+    format!("host={} user=euterpe_test dbname={}", host.display(), config.get_dbname().unwrap())
 }
 
 /// A plain connection, driven in the background.
