@@ -57,7 +57,7 @@ begin
      null, null, null, null, null)::_step]);
 
   if p_requester_id is null then
-    perform _log_act('cancel_job', p_job_id::text, p_why);
+    perform _log_act('cancel_job', p_job_id::text, p_why, p_job_id);
   end if;
   return v_job.status;
 end;

@@ -93,7 +93,7 @@ begin
    where s.job_id = p_job_id and s.purpose = 'callback';
 
   if p_requester_id is null then
-    perform _log_act('redrive_job', p_job_id::text, p_why);
+    perform _log_act('redrive_job', p_job_id::text, p_why, p_job_id);
   end if;
   return v_new.job_id;
 end;

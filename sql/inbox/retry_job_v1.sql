@@ -60,7 +60,7 @@ begin
   perform _end_or_requeue(v_now, array[
     (p_job_id, 'queued', null, null, null, null, null, 'retried', null, null, null, null, null, null)::_step]);
   if p_requester_id is null then
-    perform _log_act('retry_job', p_job_id::text, p_why);
+    perform _log_act('retry_job', p_job_id::text, p_why, p_job_id);
   end if;
 end;
 $$;

@@ -109,7 +109,7 @@ begin
   if v_jobs is not null then
     perform _file_events(v_jobs, v_sequences, null, null, true);
     if p_requester_id is null then
-      perform _log_act('redeliver_events', coalesce(p_event_id, p_job_id::text), p_why);
+      perform _log_act('redeliver_events', coalesce(p_event_id, p_job_id::text), p_why, p_job_id);
     end if;
   end if;
 

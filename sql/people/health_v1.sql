@@ -80,12 +80,12 @@ as $$
     from lines l, clock c
    group by c.now
   union all
-  (select 'oldest snapshot',
-          coalesce(c.wall - s.since < interval '10 minutes', age(s.xmin) < 1000000),
-          format('%s, %s', s.who, coalesce('since ' || _ago(c.wall - s.since), age(s.xmin) || ' transactions old'))
-     from snapshots s, clock c
-    order by age(s.xmin) desc
-    limit 1)
+  select 'oldest snapshot',
+         s.who is null or coalesce(c.wall - s.since < interval '10 minutes', age(s.xmin) < 1000000),
+         coalesce(format('%s, %s', s.who, coalesce('since ' || _ago(c.wall - s.since), age(s.xmin) || ' xids old')),
+                  'nobody holds one')
+    from clock c
+    left join lateral (select x.* from snapshots x order by age(x.xmin) desc limit 1) s on true
   union all
   select 'dead rows',
          t.n_dead_tup < greatest(1000000, 2 * t.n_live_tup) or t.vacuumed_at > c.wall - interval '1 hour',
@@ -114,12 +114,12 @@ as $$
     from endpoint_circuits e
    where e.state <> 'closed'
   union all
-  select 'strays in ' || l.name,
+  select 'strays ' || l.name,
          l.strays = 0,
          format('%s found below a safe point', l.strays)
     from lines l
   union all
-  select 'tick of ' || l.name,
+  select 'tick ' || l.name,
          l.ticked_at > c.now - interval '1 minute'
            or coalesce(l.ready_count + l.delayed_count + l.leased_count, 0) = 0,
          case when l.ticked_at = 'epoch' then 'has never run'
@@ -136,7 +136,7 @@ as $$
                 case when l.paused_at is not null then ', paused' else '' end)
     from lines l
   union all
-  select 'safe point of ' || l.name,
+  select 'safe point ' || l.name,
          l.safe_lag < 100000000,
          format('%s behind virtual time', l.safe_lag)
          || case when l.safe_lag >= 100000000 then ': a writer that stays open holds it' else '' end

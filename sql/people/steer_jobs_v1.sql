@@ -91,5 +91,5 @@ end;
 $$;
 
 comment on function euterpe.steer_jobs_v1 is
-  'Cancels, retries, redrives, prioritises or redelivers many jobs. Asked once it only counts; with p_confirm => that count it acts.';
+  'Cancels, retries, redrives, prioritises or redelivers many jobs. Asked once it only counts; p_confirm makes it act.';
 revoke execute on function euterpe.steer_jobs_v1 from public;

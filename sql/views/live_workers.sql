@@ -2,6 +2,7 @@
 --
 --   reader  euterpe_readonly, euterpe_operator
 --   cost    the workers, and up to 20,000 rows of leases, one job or event looked up for each
+-- offset 0: see running_jobs.
 create or replace view euterpe.live_workers as
 with entries as materialized (
   select distinct x.job_id, x.sequence
@@ -9,11 +10,15 @@ with entries as materialized (
 ), held as materialized (
   select i.worker_id, count(*) as in_hand
     from (select j.worker_id
-            from entries e join euterpe.inbox_jobs j on j.job_id = e.job_id
+            from entries e
+           cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = e.job_id offset 0) j
            where e.sequence = 0
            union all
           select o.worker_id
-            from entries e join euterpe.job_outbox_events o on o.job_id = e.job_id and o.sequence = e.sequence
+            from entries e
+           cross join lateral (
+                 select i.* from euterpe.job_outbox_events i
+                  where i.job_id = e.job_id and i.sequence = e.sequence offset 0) o
            where e.sequence > 0) i
    where i.worker_id is not null
    group by i.worker_id

@@ -20,7 +20,7 @@ select q.name                                                                  a
  order by q.queue_id;
 
 comment on view euterpe.queue_overview is
-  'How full each line is, sampled every ten seconds. Cost: one index look-up per queue. Steer with pause_queue_v1, resume_queue_v1.';
+  'How full each line is, sampled every ten seconds. Cost: a look-up per queue. See pause_queue_v1, resume_queue_v1.';
 comment on column euterpe.queue_overview.queue is 'Its name.';
 comment on column euterpe.queue_overview.state is 'open, or paused: it hands out nothing.';
 comment on column euterpe.queue_overview.ready is 'May be claimed now; counted up to 100,000.';

@@ -2,6 +2,7 @@
 --
 --   reader  euterpe_readonly, euterpe_operator
 --   cost    up to 20,000 rows of leases, one job looked up for each; waits for nobody and locks nothing
+-- offset 0 keeps it one look-up per row: a planner without statistics may otherwise read the whole table.
 create or replace view euterpe.running_jobs as
 select j.job_id,
        j.requester_id                                                          as who,
@@ -9,7 +10,7 @@ select j.job_id,
        case when length(j.worker_id) > 10 then '…' || right(j.worker_id, 9) else j.worker_id end as worker
   from (select distinct l.job_id
           from (select x.job_id from euterpe.leases x where x.sequence = 0 limit 20000) l) l
-  join euterpe.inbox_jobs j on j.job_id = l.job_id
+ cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = l.job_id offset 0) j
  where j.worker_id is not null
  order by j.job_id;
 
@@ -18,4 +19,4 @@ comment on view euterpe.running_jobs is
 comment on column euterpe.running_jobs.job_id is 'The job.';
 comment on column euterpe.running_jobs.who is 'Whose job it is.';
 comment on column euterpe.running_jobs.doing is 'Phase, and how much of it is done.';
-comment on column euterpe.running_jobs.worker is 'End of the worker''s name: # and the digits of its boot; live_workers has the whole.';
+comment on column euterpe.running_jobs.worker is 'End of the worker''s name; live_workers has the whole.';

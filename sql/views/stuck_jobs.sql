@@ -2,6 +2,7 @@
 --
 --   reader  euterpe_readonly, euterpe_operator
 --   cost    up to 20,000 rows of leases and the first 100 entries of each line, one job looked up for each
+-- offset 0: see running_jobs.
 create or replace view euterpe.stuck_jobs as
 with clock as materialized (
   select euterpe._now() as now
@@ -10,7 +11,7 @@ with clock as materialized (
          (j.progress ->> 'updated_at')::timestamptz as progressed_at
     from (select distinct l.job_id
             from (select x.job_id from euterpe.leases x where x.sequence = 0 limit 20000) l) l
-    join euterpe.inbox_jobs j on j.job_id = l.job_id
+   cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = l.job_id offset 0) j
    where j.worker_id is not null
 ), heads as materialized (
   select r.job_id
@@ -49,13 +50,15 @@ select h.job_id, 'claimed ' || h.unstarted_expiries + 1 || ' times, never starte
 union all
 select j.job_id, 'at the head of its line for ' || euterpe._ago(c.now - greatest(j.updated_at, j.run_at))
   from heads h
-  join euterpe.inbox_jobs j on j.job_id = h.job_id and j.status = 'queued', clock c
- where greatest(j.updated_at, j.run_at) < c.now - interval '1 hour'
+ cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = h.job_id offset 0) j
+ cross join clock c
+ where j.status = 'queued' and greatest(j.updated_at, j.run_at) < c.now - interval '1 hour'
 union all
 select j.job_id, 'due ' || euterpe._ago(c.now - o.run_at) || ' ago, still delayed'
   from overdue o
-  join euterpe.inbox_jobs j on j.job_id = o.job_id and j.status = 'queued', clock c
- where o.run_at < c.now - interval '1 minute';
+ cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = o.job_id offset 0) j
+ cross join clock c
+ where j.status = 'queued' and o.run_at < c.now - interval '1 minute';
 
 comment on view euterpe.stuck_jobs is
   'Jobs that do not move as they should, and why. Cost: one look-up per lease, at most 20,000, and 200 per queue.';

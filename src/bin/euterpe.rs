@@ -21,7 +21,8 @@ struct Arguments {
 enum What {
     /// Twenty jobs, a worker killed in the middle, and the timeline of what happened. Needs nothing but Postgres.
     Demo,
-    /// psql on a private database with everything loaded; it is kept in .euterpe/ and stops when you leave.
+    /// psql on a private database with everything loaded and the short cuts of docs/psqlrc; it is kept in .euterpe/ and
+    /// stops when you leave.
     Psql {
         /// Handed to psql, e.g. `-- -c '\df+ euterpe.*'`.
         #[arg(last = true)]
@@ -65,10 +66,12 @@ async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let url = cluster.url("postgres");
     migrate::migrate(&url.parse()?).await?;
 
+    let short_cuts = dir.join("psqlrc");
+    std::fs::write(&short_cuts, include_str!("../../docs/psqlrc")).context("cannot write psqlrc")?;
     let left = Command::new("psql")
         .arg(&url)
         .args(arguments)
-        .env("PGOPTIONS", "-c search_path=euterpe,public")
+        .env("PSQLRC", &short_cuts)
         .status()
         .context("cannot run psql; `make setup` installs it")?;
     Ok(if left.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,7 +1,7 @@
 //! One integration binary: it links once and shares one private Postgres. Each file opens with the contract
 //! section it holds us to.
 #![allow(clippy::unwrap_used, missing_docs, clippy::too_many_lines)]
-#![allow(clippy::cast_precision_loss, clippy::unchecked_time_subtraction)]
+#![allow(clippy::format_push_string, clippy::cast_precision_loss, clippy::unchecked_time_subtraction)]
 
 mod support;
 
@@ -19,8 +19,10 @@ mod lease;
 mod line;
 mod migrator;
 mod online;
+mod operations;
 mod ownership;
 mod partitions;
+mod people;
 mod privileges;
 mod reclaim;
 mod requesters;
@@ -28,6 +30,7 @@ mod retry;
 mod rolling_upgrade;
 mod schema;
 mod state_machine;
+mod steering;
 mod stranded;
 mod wake;
 mod worker;

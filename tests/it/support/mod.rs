@@ -3,6 +3,7 @@
 pub mod lanes;
 mod paused;
 mod proxy;
+pub mod scene;
 mod server;
 
 use std::sync::atomic::{AtomicU32, Ordering};
