@@ -8,7 +8,8 @@
 -- p_is_fresh: they are new here, or somebody asked for them again: a new budget in the line of first attempts. One
 -- attempt only, when the job's callbacks are failing. Otherwise they stay in the line given, with what is left.
 -- Keys of two lines are not comparable: an event that changes the line gets a new fair key, one that comes back keeps
--- its own. An event whose circuit is not closed is not put in front of the claims at all: it waits for the probe.
+-- its own. One that was asked for again is charged again: else who asks for thousands would stand before everybody.
+-- An event whose circuit is not closed is not put in front of the claims at all: it waits for the probe.
 create or replace function euterpe._file_events(
   p_job_ids   uuid[],
   p_sequences integer[],
@@ -36,7 +37,7 @@ begin
   select q.* into strict v_first from queues q where q.name = 'webhook';
 
   select array_agg(f.job_id), array_agg(f.sequence), array_agg(f.queue_id),
-         array_agg(case when f.queue_id = f.old_queue_id then f.line_key
+         array_agg(case when not p_is_fresh and f.queue_id = f.old_queue_id then f.line_key
                         else (_fair_keys(f.queue_id, f.requester_no, array[100]))[1] end),
          array_agg(nextval('euterpe_line.seq')),
          array_agg(f.run_at), array_agg(f.budget), array_agg(f.endpoint)

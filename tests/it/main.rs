@@ -17,6 +17,7 @@ mod house_style;
 mod idempotency;
 mod line;
 mod migrator;
+mod outbox;
 mod ownership;
 mod partitions;
 mod privileges;

@@ -1,5 +1,6 @@
 //! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
 
+mod deliveries;
 mod paused;
 mod proxy;
 mod server;
@@ -14,6 +15,7 @@ use euterpe::dev::{Cluster, Durability};
 use euterpe::domain::{Claim, Delivery, EventRef, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
+pub use deliveries::{sealed, webhook_at, with_secrets};
 pub use paused::{Pause, Pauses};
 pub use proxy::Proxy;
 pub use server::{load_mutant, make_roles};
