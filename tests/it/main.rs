@@ -7,7 +7,9 @@ mod support;
 
 mod backoff;
 mod cancel;
+mod circuits;
 mod cut_off;
+mod endings;
 mod enqueue;
 mod events;
 mod exam;
