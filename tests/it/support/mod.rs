@@ -18,7 +18,7 @@ use euterpe::domain::{Claim, Delivery, EventRef, JobId, JobStatus, NewJob, Outco
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
 pub use deliveries::{sealed, webhook_at, with_secrets};
-pub use paused::{Pause, Pauses};
+pub use paused::{Pause, Pauses, Place};
 pub use proxy::Proxy;
 pub use server::{load_mutant, make_roles};
 
