@@ -233,3 +233,23 @@ async fn five_hundred_events_of_a_dead_endpoint_keep_nobody_waiting() {
     assert_eq!(handed_out[1..].concat(), [own]);
     assert_eq!(untried(&db).await, 500);
 }
+
+/// Everything that was to go there has been given up, so no probe will ever find it alive.
+#[tokio::test]
+async fn an_endpoint_that_nobody_tried_for_a_day_is_forgotten() {
+    let db = TestDb::fresh().await;
+    events_at(&db, DEAD, 5).await;
+    events_at(&db, SOUND, 1).await;
+    db.run("update euterpe.job_outbox_events set max_attempts = 1").await;
+    for _ in 0..6 {
+        db.try_event(FIRST, Delivery::failed("dns")).await;
+    }
+    let health = "select (select ok from euterpe.health where topic = 'endpoints'), count(*)
+                    from euterpe.endpoint_circuits";
+    for (hours, is_well, rows) in [(23, false, 2), (2, true, 0)] {
+        db.jump(Duration::from_secs(hours * 3600)).await;
+        db.store().upkeep().await.unwrap();
+        let row = &db.rows(health).await[0];
+        assert_eq!((row.get::<_, bool>(0), row.get::<_, i64>(1)), (is_well, rows));
+    }
+}

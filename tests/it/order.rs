@@ -73,6 +73,21 @@ async fn skipped_events_never_gate() {
     assert!(db.settle(&pod, &event, Delivery::arrived(200)).await.released);
     let (event, _) = db.try_event(FIRST, Delivery::arrived(200)).await;
     assert_eq!(event.claim.event.sequence, 6);
+
+    // Nothing is on its way while they are written: they do not become the head, either.
+    let filter = vec!["transcode.queued".to_owned(), "transcode.succeeded".to_owned()];
+    let job = NewJob { event_filter: Some(filter), ..with_webhook() };
+    let id = db.enqueue_with(job).await;
+    db.try_event(FIRST, Delivery::arrived(200)).await;
+    let job = db.claim(&pod).await;
+    db.advance_to(&pod, job.claim, JobStatus::Fetching).await;
+    assert!(db.job(id).await["head_sequence"].is_null());
+    for step in [JobStatus::Processing, JobStatus::Uploading] {
+        db.store().advance_jobs(&pod, &[(job.claim, step)]).await.unwrap();
+    }
+    db.store().complete_jobs(&pod, &[(job.claim, None, serde_json::json!([]))]).await.unwrap();
+    let (event, _) = db.try_event(FIRST, Delivery::arrived(200)).await;
+    assert_eq!(event.claim.event.sequence, 6);
 }
 
 /// Under way, locked by somebody, put off: whatever one job's event is at, another's is handed out.

@@ -12,6 +12,9 @@ use crate::support::{LEASE, TestDb, WEBHOOKS, requester, until, webhook_at, with
 const FIRST: &str = WEBHOOKS[0];
 const RETRY: &str = WEBHOOKS[1];
 
+/// Number, status, class, duration and answer.
+type Attempt = (i32, Option<i16>, Option<String>, i32, Option<Vec<u8>>);
+
 /// Seconds from the last failure of an event to its next attempt.
 async fn wait_of(db: &TestDb, event: EventRef) -> f64 {
     db.event(event, "extract(epoch from run_at - (last_error ->> 'occurred_at')::timestamptz)")
@@ -58,7 +61,7 @@ async fn every_attempt_is_written_down_as_it_was_met() {
                from euterpe.outbox_attempts order by attempt",
         )
         .await;
-    let said: Vec<(i32, Option<i16>, Option<String>, i32, Option<Vec<u8>>)> =
+    let said: Vec<Attempt> =
         rows.iter().map(|row| (row.get(0), row.get(2), row.get(3), row.get(4), row.get(5))).collect();
     assert_eq!(
         said,
@@ -259,8 +262,12 @@ async fn a_redelivery_neither_gates_nor_is_gated() {
     let head = db.take_event(FIRST, &pod).await;
     assert_eq!(head.claim.event.sequence, 2);
 
-    // The head is under way, and yet the first may go again.
+    // The head is under way, and yet the first may go again; its arrival lets nothing else go.
     let what = Redeliver::Event(first.event_id);
+    db.store().redeliver_events(None, &what, None).await.unwrap();
+    let (_, answer) = db.try_event(FIRST, Delivery::arrived(200)).await;
+    assert!(!answer.released);
+    assert_eq!(db.deliveries(id).await, ["delivered", "claimed", "waiting"]);
     db.store().redeliver_events(None, &what, None).await.unwrap();
     let (again, answer) = db.try_event(FIRST, Delivery::failed("internal")).await;
     assert_eq!((again.claim.event.sequence, answer.released), (1, false));
