@@ -50,7 +50,9 @@ async fn run(cluster: &Cluster) {
     fill(&store, &names.map(|name| name.parse().unwrap())).await;
     store.upkeep().await.unwrap();
     let client = connect(&config).await;
-    client.batch_execute("vacuum analyze; alter role euterpe_readonly login").await.unwrap();
+    for statement in ["vacuum analyze", "alter role euterpe_readonly login"] {
+        client.batch_execute(statement).await.unwrap();
+    }
 
     let is_over = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> =

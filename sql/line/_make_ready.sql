@@ -7,6 +7,7 @@
 --
 -- The entry keeps its seq, so the item need not be touched: an item cancelled in this moment leaves litter
 -- in ready, which the next claim deletes. What is litter already is dropped here.
+-- One above V: at V itself an old seq would stand below the floor, and wait for the next sweep.
 create or replace function euterpe._make_ready(
   p_ctids     tid[],
   p_queue_ids smallint[],
@@ -24,7 +25,8 @@ begin
   delete from delayed d where d.ctid = any (p_ctids);
 
   perform _put_in_line(array_agg(e.queue_id), array_agg(e.job_id), array_agg(e.sequence),
-                       array_agg(i.line_key), array_agg(e.seq), array_agg(null::timestamptz))
+                       array_agg(greatest(i.line_key, _virtual_time(e.queue_id) + 1)), array_agg(e.seq),
+                       array_agg(null::timestamptz))
      from unnest(p_queue_ids, p_seqs, p_job_ids, p_sequences) as e (queue_id, seq, job_id, sequence)
      join (select j.job_id, 0 as sequence, j.line_key, j.line_seq
              from inbox_jobs j

@@ -1,6 +1,6 @@
 -- _virtual_time: V of a line, about the key that is being served now.
 --
---   caller  _fair_keys, _put_in_line, _sweep
+--   caller  _fair_keys, _put_in_line, _make_ready, _sweep
 --   see     docs/line.md
 create or replace function euterpe._virtual_time(
   p_queue_id smallint

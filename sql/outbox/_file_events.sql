@@ -8,7 +8,9 @@
 -- p_is_fresh: they are new here, or somebody asked for them again: a new budget in the line of first attempts. One
 -- attempt only, when the job's callbacks are failing. Otherwise they stay in the line given, with what is left.
 -- Keys of two lines are not comparable: an event that changes the line gets a new fair key, one that comes back keeps
--- its own. An event whose circuit is not closed is not put in front of the claims at all: it waits for the probe.
+-- its own. One that was asked for again is charged again: else who asks for thousands would stand before everybody.
+-- An event whose circuit is not closed is not put in front of the claims at all: it waits for the probe.
+-- One that was told to come later (429) is not named by its endpoint: it does not move up when a circuit closes.
 create or replace function euterpe._file_events(
   p_job_ids   uuid[],
   p_sequences integer[],
@@ -36,13 +38,14 @@ begin
   select q.* into strict v_first from queues q where q.name = 'webhook';
 
   select array_agg(f.job_id), array_agg(f.sequence), array_agg(f.queue_id),
-         array_agg(case when f.queue_id = f.old_queue_id then f.line_key
+         array_agg(case when not p_is_fresh and f.queue_id = f.old_queue_id then f.line_key
                         else (_fair_keys(f.queue_id, f.requester_no, array[100]))[1] end),
          array_agg(nextval('euterpe_line.seq')),
          array_agg(f.run_at), array_agg(f.budget), array_agg(f.endpoint)
     into v_jobs, v_sequences, v_queues, v_keys, v_seqs, v_run_ats, v_budgets, v_endpoints
     from (select e.job_id, e.sequence, e.queue_id as old_queue_id, e.line_key, r.requester_no,
-                 e.requester_id || ' ' || e.callback_origin as endpoint,
+                 case when e.last_error ->> 'class' is distinct from 'rate_limited'
+                      then e.requester_id || ' ' || e.callback_origin end as endpoint,
                  case when p_is_fresh then v_first.queue_id else s.queue_id end as queue_id,
                  greatest(s.run_at, c.probe_at) as run_at,
                  case when p_is_fresh

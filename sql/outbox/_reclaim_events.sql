@@ -50,9 +50,10 @@ begin
   )
   select array_agg(l.job_id) into v_locked from locked l;
 
-  -- What is known of each: its lease as it is now, or that there is no such event any more.
+  -- What is known of each: its lease as it is now, or that there is no such event any more. An event that has changed
+  -- the line since has another entry there, and this one is forgotten: else it would be fetched back to this line.
   with locked as materialized (
-    select e.job_id, e.sequence, e.lease_expires_at
+    select e.job_id, e.sequence, case when e.queue_id = p_queue_id then e.lease_expires_at end as lease_expires_at
       from job_outbox_events e
      where e.job_id = any (v_locked)
        and (e.job_id, e.sequence) in (select d.job_id, d.sequence from unnest(v_jobs, v_sequences) as d (job_id, sequence))

@@ -49,12 +49,14 @@ begin
      set callback_trouble = t.trouble
     from (select s.job_id,
                  case when bool_or(s.policy = 'end_callbacks') then 'gone'
-                      when bool_or(s.to_status = 'dead_letter' and s.policy = 'retry') then 'failing' end as trouble
+                      when bool_or(s.to_status = 'dead_letter' and s.policy = 'retry') then 'failing' end as trouble,
+                 bool_or(s.to_status = 'delivered') as has_arrived
             from unnest(p_settled) s
            where s.to_status <> 'waiting'
            group by s.job_id) t
    where j.job_id = any (v_ids)
      and j.job_id = t.job_id
+     and (t.trouble is not null or t.has_arrived)
      and j.callback_trouble is distinct from t.trouble
      and j.callback_trouble is distinct from 'gone';
 

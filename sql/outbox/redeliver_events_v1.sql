@@ -32,8 +32,9 @@ set search_path = euterpe, pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 declare
-  v_from      uuid    := _id_floor(p_since - interval '31 days');
-  v_to        uuid    := _id_floor(p_until + interval '1 millisecond');
+  -- Within what an id can say, so that any since and until may be given.
+  v_from      uuid    := _id_floor(greatest(p_since - interval '31 days', 'epoch'));
+  v_to        uuid    := _id_floor(least(p_until, timestamptz '9999-01-01') + interval '1 millisecond');
   v_after     uuid    := uuid '00000000-0000-0000-0000-000000000000';
   v_after_seq integer := 0;
   v_jobs      uuid[];
@@ -65,7 +66,8 @@ begin
       message = format('there is no %s', coalesce('event ' || p_event_id, 'job ' || p_job_id::text));
   end if;
 
-  select array_agg(c.job_id), array_agg(c.sequence), (array_agg(c.event_id))[count(*)]
+  select array_agg(c.job_id), array_agg(c.sequence),
+         case when count(*) = p_limit then (array_agg(c.event_id order by c.job_id desc, c.sequence desc))[1] end
     into v_jobs, v_sequences, v_last
     from (select e.job_id, e.sequence, e.event_id
             from inbox_jobs j
@@ -114,7 +116,7 @@ begin
   end if;
 
   return query
-  select coalesce(cardinality(v_jobs), 0)::bigint, case when cardinality(v_jobs) = p_limit then v_last end;
+  select coalesce(cardinality(v_jobs), 0)::bigint, v_last;
 end;
 $$;
 

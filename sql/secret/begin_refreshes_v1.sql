@@ -34,7 +34,9 @@ begin
   return query
   with judged as materialized (
     select s.job_id, s.nth, s.storage_worked, j.credential_version,
-           case when (j.claim_version, j.claim_token, j.worker_id)
+           -- A job in the line has neither token nor worker: nulls are not a way around the fence.
+           case when j.claim_token is null
+                  or (j.claim_version, j.claim_token, j.worker_id)
                      is distinct from (s.claim_version, s.claim_token, p_worker_id)
                 then case when j.claim_version = s.claim_version and j.last_error ->> 'code' = 'cancelled'
                           then 'cancelled' else 'stale' end

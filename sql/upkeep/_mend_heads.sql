@@ -21,7 +21,6 @@ declare
                             * pg_sequence_last_value('euterpe_line.mend_cursor_ms'));
   v_jobs  uuid[];
   v_last  uuid;
-  v_count bigint := 0;
 begin
   select array_agg(j.job_id) filter (where j.event_filter is not null and j.updated_at < p_now - interval '1 minute'),
          case when count(*) = 500 then (array_agg(j.job_id order by j.job_id desc))[1] end
@@ -39,31 +38,31 @@ begin
     return 0;
   end if;
 
-  with locked as materialized (
-    select j.job_id, j.head_sequence
-      from inbox_jobs j
-     where j.job_id = any (v_jobs)
-       for no key update skip locked
-  )
-  select array_agg(l.job_id) into v_jobs from locked l;
+  -- First without a lock, because nearly always there is nothing to mend and nobody shall wait for that; then what was
+  -- found is locked, and looked at again in a later statement, as everywhere.
+  for v_look in 1 .. 2 loop
+    v_jobs := array(
+      select j.job_id
+        from inbox_jobs j
+       where j.job_id = any (v_jobs)
+         and case when j.head_sequence is null
+                  then exists (select from job_outbox_events e
+                                where e.job_id = any (v_jobs) and e.job_id = j.job_id and e.status = 'waiting')
+                  else not exists (select from job_outbox_events e
+                                    where e.job_id = any (v_jobs) and e.job_id = j.job_id and e.sequence = j.head_sequence
+                                      and e.status in ('ready', 'claimed')) end);
+    exit when cardinality(v_jobs) = 0 or v_look = 2;
+    with locked as materialized (
+      select j.job_id from inbox_jobs j where j.job_id = any (v_jobs) for no key update skip locked
+    )
+    select coalesce(array_agg(l.job_id), '{}') into v_jobs from locked l;
+  end loop;
 
-  -- In a later statement than the lock, as everywhere.
-  v_jobs := array(
-    select j.job_id
-      from inbox_jobs j
-     where j.job_id = any (v_jobs)
-       and case when j.head_sequence is null
-                then exists (select from job_outbox_events e
-                              where e.job_id = any (v_jobs) and e.job_id = j.job_id and e.status = 'waiting')
-                else not exists (select from job_outbox_events e
-                                  where e.job_id = any (v_jobs) and e.job_id = j.job_id and e.sequence = j.head_sequence
-                                    and e.status in ('ready', 'claimed')) end);
-  v_count := cardinality(v_jobs);
-  if v_count > 0 then
+  if cardinality(v_jobs) > 0 then
     perform _advance_heads(v_jobs);
-    perform setval('euterpe_line.mended', pg_sequence_last_value('euterpe_line.mended') + v_count);
+    perform setval('euterpe_line.mended', pg_sequence_last_value('euterpe_line.mended') + cardinality(v_jobs));
   end if;
-  return v_count;
+  return cardinality(v_jobs);
 end;
 $$;
 

@@ -2,7 +2,7 @@
 --
 --   caller  every service at start and every ten seconds; people in psql
 --   writes  partitions, idempotency_keys (deletes what expired), job_secrets of jobs that have rested for a day, workers,
---           queue_samples; events that are in no line, through _mend_heads
+--           queue_samples, endpoint_circuits that nobody tried for a day; events that are in no line, through _mend_heads
 --   answers one row per thing it did, or none when somebody else is at it
 --   see     docs/line.md
 --
@@ -62,6 +62,12 @@ begin
   delete from workers w where w.stopped_at < v_now - interval '7 days';
   get diagnostics v_count = row_count;
   return query select 'forgot workers', v_count;
+
+  -- In trouble, and not tried for a day: nothing waits for it any more, and it must not be an alarm for ever.
+  delete from endpoint_circuits c
+   where coalesce(c.probe_at, c.changed_at) < v_now - interval '1 day';
+  get diagnostics v_count = row_count;
+  return query select 'forgot endpoints', v_count;
 
   return query select 'sampled queues', _sample_queues(v_now);
 end;

@@ -6,7 +6,7 @@ use euterpe::domain::{JobId, JobStatus, Outcome};
 use euterpe::store::StoreError;
 use serde_json::json;
 
-use crate::support::{LEASE, QUEUE, TestDb, requester, worker};
+use crate::support::{LEASE, QUEUE, TestDb, requester, with_webhook, worker};
 
 #[tokio::test]
 async fn a_queued_job_ends_by_way_of_claimed_and_leaves_the_line() {
@@ -72,13 +72,14 @@ async fn what_has_ended_cannot_be_cancelled() {
     }
 }
 
-/// Of a cancel and a complete, exactly one wins, two hundred times.
+/// Of a cancel and a complete, exactly one wins, two hundred times. These jobs have webhooks: the orphan check at the end
+/// sees that no event is stranded, either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_against_complete() {
     let db = TestDb::fresh().await;
     let (store, pod) = (db.store(), worker("pod"));
     for _ in 0..200 {
-        let job = db.running(&pod, JobStatus::Uploading).await;
+        let job = db.running_with(with_webhook(), &pod, JobStatus::Uploading).await;
         let (canceller, id) = (store.clone(), job.claim.job_id);
         let cancel = tokio::spawn(async move { canceller.cancel_job(id, None, None).await });
         let complete = store.complete_jobs(&pod, &[(job.claim, None, json!([]))]).await.unwrap().remove(0);
@@ -104,7 +105,7 @@ async fn cancel_against_claim() {
     let db = TestDb::fresh().await;
     let (store, pod) = (db.store(), worker("pod"));
     for _ in 0..200 {
-        let id = db.enqueue().await;
+        let id = db.enqueue_with(with_webhook()).await;
         let canceller = store.clone();
         let cancel = tokio::spawn(async move { canceller.cancel_job(id, None, None).await.unwrap() });
         let claimed = store.claim_jobs(QUEUE, &pod, 1, None).await.unwrap();
@@ -123,8 +124,8 @@ async fn cancel_against_claim() {
 async fn cancel_against_reclaim() {
     let db = TestDb::fresh().await;
     let store = db.store();
-    for _ in 0..50 {
-        let job = db.running(&worker("dead"), JobStatus::Processing).await;
+    for _ in 0..200 {
+        let job = db.running_with(with_webhook(), &worker("dead"), JobStatus::Processing).await;
         db.wind(LEASE - Duration::from_secs(1)).await;
         db.jump(Duration::from_secs(3)).await;
         let (ticker, id) = (store.clone(), job.claim.job_id);

@@ -20,7 +20,7 @@ async fn a_call_cut_off_while_it_waits_for_a_lock_has_done_nothing() {
         let holder = db.client().await;
         holder.batch_execute("begin; select 1 from euterpe.inbox_jobs for update").await.unwrap();
 
-        let (store, claim, speaker) = (db.store(), job.claim, pod.clone());
+        let (store, claim, speaker) = (db.store_as("euterpe_test", 1), job.claim, pod.clone());
         let call =
             tokio::spawn(async move { store.complete_jobs(&speaker, &[(claim, None, json!([]))]).await });
         let watcher = db.client().await;

@@ -13,7 +13,8 @@ const PAGE: &str = "docs/operations.md";
 /// What psql prints, as this login, with the short cuts of docs/psqlrc and `:job` set.
 pub fn psql(config: &Config, job: JobId, statements: &str) -> String {
     let url = url_of(config).replace("user=euterpe_test", &format!("user={}", config.get_user().unwrap()));
-    let script = format!("\\i docs/psqlrc\n\\pset columns 80\n\\set job '{job}'\n{statements}\n");
+    let script =
+        format!("\\i docs/psqlrc\n\\set QUIET 1\n\\pset columns 80\n\\set job '{job}'\n{statements}\n");
     let mut child = Command::new("psql")
         .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", &url])
         .stdin(std::process::Stdio::piped())

@@ -1,15 +1,18 @@
 //! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
 
+mod deliveries;
 pub mod lanes;
 mod paused;
 mod proxy;
 pub mod scene;
 mod server;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls, Row};
 
@@ -17,7 +20,8 @@ use euterpe::dev::{Cluster, Durability};
 use euterpe::domain::{Claim, Delivery, EventRef, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
-pub use paused::{Pause, Pauses};
+pub use deliveries::{sealed, webhook_at, with_secrets};
+pub use paused::{Pause, Pauses, Place};
 pub use proxy::Proxy;
 pub use server::{load_mutant, make_roles};
 
@@ -31,6 +35,9 @@ pub const LEASE: Duration = Duration::from_secs(60);
 pub struct TestDb {
     name: String,
     alone: Option<Cluster>,
+    /// Made at the first use and kept: a connection costs more than most tests.
+    store: OnceLock<Store>,
+    looker: OnceCell<Client>,
 }
 
 impl TestDb {
@@ -43,7 +50,7 @@ impl TestDb {
             .batch_execute(&format!("create database {name} template {template} strategy file_copy"))
             .await
             .unwrap();
-        let db = Self { name, alone: None };
+        let db = Self::named(name, None);
         db.add_requester("acme", 1).await;
         db
     }
@@ -56,12 +63,16 @@ impl TestDb {
                 .unwrap();
         let config = cluster.url("postgres").parse().unwrap();
         server::prepare(&config).await;
-        let db = Self { name: "postgres".into(), alone: Some(cluster) };
+        let db = Self::named("postgres".into(), Some(cluster));
         db.add_requester("acme", 1).await;
         db
     }
 
-    /// As the superuser, to look and to arrange.
+    fn named(name: String, alone: Option<Cluster>) -> Self {
+        Self { name, alone, store: OnceLock::new(), looker: OnceCell::new() }
+    }
+
+    /// As the superuser, to look and to arrange, on a connection of its own.
     pub async fn client(&self) -> Client {
         connect(&self.config()).await
     }
@@ -76,7 +87,7 @@ impl TestDb {
 
     /// The store as a login that has our roles and nothing else.
     pub fn store(&self) -> Store {
-        self.store_as("euterpe_test", 16)
+        self.store.get_or_init(|| self.store_as("euterpe_test", 16)).clone()
     }
 
     /// The store as any login.
@@ -91,27 +102,31 @@ impl TestDb {
         self.store().add_requester(&new).await.unwrap();
     }
 
+    async fn looker(&self) -> &Client {
+        self.looker.get_or_init(|| self.client()).await
+    }
+
     pub async fn rows(&self, sql: &str) -> Vec<Row> {
-        self.client().await.query(sql, &[]).await.unwrap()
+        self.looker().await.query(sql, &[]).await.unwrap()
     }
 
     /// The first column of the first row.
     pub async fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, sql: &str) -> T {
-        self.client().await.query_one(sql, &[]).await.unwrap().get(0)
+        self.looker().await.query_one(sql, &[]).await.unwrap().get(0)
     }
 
     pub async fn run(&self, sql: &str) {
-        self.client().await.batch_execute(sql).await.unwrap();
+        self.looker().await.batch_execute(sql).await.unwrap();
     }
 
     /// Time passes while the system lives: every line keeps getting its ticks.
     pub async fn wind(&self, by: Duration) {
-        let client = self.client().await;
+        let client = self.looker().await;
         let slice = LEASE / 4;
         let mut left = by;
         while !left.is_zero() {
             let step = left.min(slice);
-            wind_once(&client, step).await;
+            wind_once(client, step).await;
             client.batch_execute("select euterpe.tick_v1(q.name) from euterpe.queues q").await.unwrap();
             left -= step;
         }
@@ -119,7 +134,7 @@ impl TestDb {
 
     /// Time passes while nobody is there: no ticks, as when the database was away.
     pub async fn jump(&self, by: Duration) {
-        wind_once(&self.client().await, by).await;
+        wind_once(self.looker().await, by).await;
     }
 
     /// One plain job of acme's.
@@ -151,7 +166,12 @@ impl TestDb {
 
     /// A fresh job that `worker` has brought to `status`, one of the running ones.
     pub async fn running(&self, worker: &WorkerId, status: JobStatus) -> ClaimedJob {
-        self.enqueue().await;
+        self.running_with(NewJob::default(), worker, status).await
+    }
+
+    /// `job`, brought to `status` by `worker`.
+    pub async fn running_with(&self, job: NewJob, worker: &WorkerId, status: JobStatus) -> ClaimedJob {
+        self.enqueue_with(job).await;
         let job = self.claim(worker).await;
         self.advance_to(worker, job.claim, status).await;
         job
