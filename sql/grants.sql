@@ -17,7 +17,9 @@ grant execute on function
 
 grant execute on function
   euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.cancel_job_v1, euterpe.retry_job_v1, euterpe.redrive_job_v1,
-  euterpe.redeliver_events_v1, euterpe.replace_credentials_v1, euterpe.find_api_key_v1
+  euterpe.redeliver_events_v1, euterpe.replace_credentials_v1, euterpe.find_api_key_v1,
+  euterpe.read_job_v1, euterpe.list_jobs_v1, euterpe.read_events_v1, euterpe.last_sequences_v1,
+  euterpe.count_open_jobs_v1, euterpe.find_idempotency_key_v1
   to euterpe_api;
 
 grant execute on function

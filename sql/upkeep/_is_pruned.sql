@@ -1,6 +1,6 @@
 -- _is_pruned: was this a job once? Decided from the id alone, without tombstones.
 --
---   caller  orphan_check_v1; later every call that answers 404 or 410
+--   caller  orphan_check_v1, read_job_v1, read_events_v1
 --   see     contract §6: 410 for pruned historical jobs
 --
 -- Only when the id is a v7 of this requester's bucket, from the past, and no partition covers it. Every other

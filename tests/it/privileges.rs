@@ -53,6 +53,12 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("upkeep_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook", "euterpe_operator"]),
     ("worker_seen_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook"]),
     ("worker_stopped_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook"]),
+    ("read_job_v1", &["euterpe_api"]),
+    ("list_jobs_v1", &["euterpe_api"]),
+    ("read_events_v1", &["euterpe_api"]),
+    ("last_sequences_v1", &["euterpe_api"]),
+    ("count_open_jobs_v1", &["euterpe_api"]),
+    ("find_idempotency_key_v1", &["euterpe_api"]),
 ];
 
 /// Who may read what.
