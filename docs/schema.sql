@@ -1,7 +1,7 @@
 -- What the migrations make, as pg_dump shows it. `make schema` writes this; a test compares.
 
 CREATE SCHEMA euterpe;
-COMMENT ON SCHEMA euterpe IS 'Euterpe: a Postgres-native queue service. Start with \dv euterpe.* and \df+ euterpe.*_v1.';
+COMMENT ON SCHEMA euterpe IS 'Euterpe: a Postgres-native queue service. Start with: table euterpe.help; then select * from euterpe.explain_job_v1(''…'').';
 
 CREATE SCHEMA euterpe_line;
 COMMENT ON SCHEMA euterpe_line IS 'Cursors of the lines, kept in sequences because those are not versioned: a claim reads them without meeting dead rows.';

@@ -47,7 +47,7 @@ grant execute on function
   euterpe.orphan_check_v1, euterpe.prunable_weeks_v1, euterpe.health_v1, euterpe.explain_job_v1, euterpe._now, euterpe._ago
   to euterpe_operator, euterpe_readonly;
 grant select on
-  euterpe.queue_overview, euterpe.running_jobs, euterpe.stuck_jobs, euterpe.dead_letters, euterpe.outbox_backlog,
+  euterpe.help, euterpe.queue_overview, euterpe.running_jobs, euterpe.stuck_jobs, euterpe.dead_letters, euterpe.outbox_backlog,
   euterpe.job_timeline, euterpe.tenants, euterpe.live_workers, euterpe.health,
   euterpe.error_codes, euterpe.delivery_classes, euterpe.job_transitions, euterpe.operator_log
   to euterpe_operator, euterpe_readonly;

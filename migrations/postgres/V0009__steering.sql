@@ -1,4 +1,7 @@
--- What people do to one job is found from the job.
+-- What people do to one job is found from the job; and they are told where to start.
+
+comment on schema euterpe is
+  'Euterpe: a Postgres-native queue service. Start with: table euterpe.help; then select * from euterpe.explain_job_v1(''…'').';
 
 alter table euterpe.operator_log
   add column job_id uuid;

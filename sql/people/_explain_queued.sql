@@ -19,6 +19,10 @@ as $$
 declare
   v_key    bigint;
   v_before bigint;
+  v_alone  text := case when exists (select from workers w
+                                      where w.kind in ('transcode', 'other') and w.stopped_at is null
+                                        and w.seen_at > p_now - interval '2 minutes')
+                        then '' else '; and no worker is alive' end;
   v_why    text := case p_reason
                      when 'credentials' then 'its storage credentials must be renewed'
                      when 'lease_expired' then 'its last worker was not heard of in time'
@@ -61,15 +65,21 @@ begin
               when p_reason = 'credentials' then 'waiting_for_credentials'
               else 'in_line' end,
          case when p_queue.paused_at is not null
-              then format('queue %s is paused since %s; resume_queue_v1(''%s'') lets it go; ', p_queue.name,
-                          to_char(p_queue.paused_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), p_queue.name)
+              then format('queue %s is paused since %s UTC%s; resume_queue_v1(''%s'') lets it go; ', p_queue.name,
+                          to_char(p_queue.paused_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+                          (select format(' by %s%s', a.who, coalesce(': ' || a.why, ''))
+                             from operator_log a
+                            where a.act = 'pause_queue' and a.target = p_queue.name
+                            order by a.log_id desc
+                            limit 1), p_queue.name)
               else '' end
          || format('%s in line %s for %s (%s), attempt %s of %s',
                    case when v_before = 0 then 'next'
                         when v_before > 10000 then 'behind more than 10000'
                         else 'behind ' || v_before end,
                    p_queue.name, _ago(p_now - greatest(p_job.updated_at, p_job.run_at)), v_why,
-                   p_job.attempt_count + 1, p_job.max_attempts);
+                   p_job.attempt_count + 1, p_job.max_attempts)
+         || v_alone;
 end;
 $$;
 

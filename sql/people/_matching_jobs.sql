@@ -11,6 +11,7 @@ create or replace function euterpe._matching_jobs(
   p_queue        text,
   p_requester_id text,
   p_error_code   text,
+  p_status       text,
   p_since        timestamptz,
   p_until        timestamptz,
   p_limit        integer
@@ -33,6 +34,7 @@ begin
        and (p_queue is null or j.queue_id = v_queue)
        and (p_requester_id is null or j.requester_id = p_requester_id)
        and (p_error_code is null or j.last_error ->> 'code' = p_error_code)
+       and (p_status is null or j.status = p_status)
        and case p_act
              when 'cancel' then j.finished_at is null
              when 'prioritise' then j.status = 'queued'

@@ -75,7 +75,7 @@ as $$
     from weeks w, clock c
   union all
   select 'upkeep',
-         coalesce(max(l.sampled_at) > c.now - interval '5 minutes', false),
+         coalesce(max(l.sampled_at) > c.now - interval '1 minute', false),
          coalesce(format('last sample %s ago', _ago(c.now - max(l.sampled_at))), 'has never run')
     from lines l, clock c
    group by c.now
@@ -97,11 +97,33 @@ as $$
          coalesce(bool_and(r.release <= l.release), true),
          format('functions of %s%s', array_to_string(l.release, '.'),
                 coalesce('; pods of ' || string_agg(format('%s (%s)', array_to_string(r.release, '.'), r.pods), ', '
-                                                    order by r.release), ''))
+                                                    order by r.release) filter (where r.pods is not null), '; no pods'))
          || case when coalesce(bool_and(r.release <= l.release), true) then '' else ': run euterpe-migrate of the newest' end
     from loaded l
     left join releases r on true
    group by l.release
+  union all
+  select 'workers ' || k.kind,
+         k.alive > 0 or k.waiting = 0,
+         format('%s alive, %s entries wait', k.alive, k.waiting)
+    from (select case q.holds when 'jobs' then 'transcode' else 'webhook' end as kind,
+                 coalesce(sum(l.ready_count + l.delayed_count + l.leased_count), 0) as waiting,
+                 (select count(*)
+                    from workers w, clock c
+                   where w.stopped_at is null and w.seen_at > c.now - interval '2 minutes'
+                     and w.kind in (case q.holds when 'jobs' then 'transcode' else 'webhook' end, 'other')) as alive
+            from queues q
+            join lines l on l.name = q.name
+           group by q.holds) k
+  union all
+  select 'locks',
+         count(*) = 0,
+         coalesce(string_agg(format('pid %s, %s', p.pid, a.usename), '; '), 'nobody keeps the lines from ticking')
+    from pg_locks p
+    join pg_stat_activity a on a.pid = p.pid, clock c
+   where p.locktype = 'advisory' and p.classid = 6649204 and p.granted
+     and p.database = (select d.oid from pg_database d where d.datname = current_database())
+     and coalesce(a.query_start, a.backend_start) < c.wall - interval '1 minute'
   union all
   select 'stranded events',
          pg_sequence_last_value('euterpe_line.mended') = 0,
@@ -122,7 +144,9 @@ as $$
   select 'tick ' || l.name,
          l.ticked_at > c.now - interval '1 minute'
            or coalesce(l.ready_count + l.delayed_count + l.leased_count, 0) = 0,
-         case when l.ticked_at = 'epoch' then 'has never run'
+         case when l.ticked_at = 'epoch' and coalesce(l.ready_count + l.delayed_count + l.leased_count, 0) = 0
+              then 'idle, has never run'
+              when l.ticked_at = 'epoch' then 'has never run: is a worker there?'
               else format('%s ago%s', _ago(c.now - l.ticked_at),
                           case when l.held_until > c.now
                                then format(', reclaim waits until %s', to_char(l.held_until at time zone 'UTC', 'HH24:MI:SS'))
@@ -130,11 +154,12 @@ as $$
     from lines l, clock c
   union all
   select 'line ' || l.name,
-         coalesce(l.oldest_ready_age_ms, 0) < 3600000 or l.paused_at is not null,
+         case when l.paused_at is null then coalesce(l.oldest_ready_age_ms, 0) < 3600000
+              else l.paused_at > c.now - interval '4 hours' end,
          format('%s ready%s%s', coalesce(l.ready_count, 0),
                 coalesce(', oldest ' || _ago(l.oldest_ready_age_ms * interval '1 millisecond'), ''),
-                case when l.paused_at is not null then ', paused' else '' end)
-    from lines l
+                coalesce(', paused for ' || _ago(c.now - l.paused_at), ''))
+    from lines l, clock c
   union all
   select 'safe point ' || l.name,
          l.safe_lag < 100000000,

@@ -63,5 +63,5 @@ end;
 $$;
 
 comment on function euterpe.prioritise_job_v1 is
-  'Moves a queued job up or down its line, as if it had been enqueued with that priority.';
+  'Moves a queued job up or down its line: 0 to 1000, higher goes first, one point is one job.';
 revoke execute on function euterpe.prioritise_job_v1 from public;

@@ -4,19 +4,22 @@
 --   writes  nothing without p_confirm; with it, what cancel_job_v1, retry_job_v1, redrive_job_v1, prioritise_job_v1 or
 --           redeliver_events_v1 write for each job
 --   raises  22023  an unknown act, no filter at all, a priority missing or out of range, a number out of range
+--           UT004  no such requester
 --           UT006  no such queue
 --           UT011  not read committed
 --   answers how many match (counted up to 10,000), how many were done, and how many refused because they had moved on
 --   cost    the jobs of the time range, by primary key; give p_since and p_until on a large system (default: 30 days)
 --   see     docs/operations.md
 --
--- Asked twice: the first call shows the count, the second repeats it with p_confirm => that count and does it to at most
--- as many, oldest first, p_limit per call, in one transaction. Repeat until it says that none is left.
+-- Asked twice: the first call shows the count and what it is made of, the second repeats it with p_confirm => that count
+-- and does it to at most as many, oldest first, p_limit per call, in one transaction. More than match is refused: whoever
+-- confirms has looked. Repeat until it says that none is left.
 create or replace function euterpe.steer_jobs_v1(
   p_act          text,
   p_queue        text        default null,
   p_requester_id text        default null,
   p_error_code   text        default null,
+  p_status       text        default null,
   p_since        timestamptz default null,
   p_until        timestamptz default null,
   p_priority     integer     default null,
@@ -44,26 +47,33 @@ declare
 begin
   perform _insist_read_committed();
   if coalesce(p_act, '') not in ('cancel', 'retry', 'redrive', 'prioritise', 'redeliver')
-     or num_nonnulls(p_queue, p_requester_id, p_error_code, p_since, p_until) = 0
+     or num_nonnulls(p_queue, p_requester_id, p_error_code, p_status, p_since, p_until) = 0
      or coalesce(p_limit, 0) not between 1 and 1000
      or (p_act = 'prioritise') <> (coalesce(p_priority, -1) between 0 and 1000) then
     raise exception using
       errcode = 'invalid_parameter_value',
       message = 'steer_jobs_v1: p_act is cancel, retry, redrive, prioritise (with p_priority in 0..1000) or redeliver; '
-                'give at least one of p_queue, p_requester_id, p_error_code, p_since, p_until; p_limit in 1..1000';
+                'give at least one of p_queue, p_requester_id, p_error_code, p_status, p_since, p_until; p_limit in 1..1000';
   end if;
   if p_queue is not null and not exists (select from queues q where q.name = p_queue and q.holds = 'jobs') then
     raise exception using errcode = 'UT006', message = format('there is no queue %s for jobs', p_queue);
   end if;
 
-  v_ids := _matching_jobs(p_act, p_queue, p_requester_id, p_error_code, coalesce(p_since, v_now - interval '30 days'),
+  if p_requester_id is not null and not exists (select from requesters r where r.requester_id = p_requester_id) then
+    raise exception using errcode = 'UT004', message = format('there is no requester %s', p_requester_id);
+  end if;
+
+  v_ids := _matching_jobs(p_act, p_queue, p_requester_id, p_error_code, p_status, coalesce(p_since, v_now - interval '30 days'),
                           coalesce(p_until, v_now + interval '1 hour'), 10000);
-  if p_confirm is null then
+  if p_confirm is null or p_confirm > cardinality(v_ids) then
     return query
     select cardinality(v_ids), 0, 0,
            case when cardinality(v_ids) = 0 then 'nothing matches'
-                else format('nothing was done; %s%s would be. Repeat with p_confirm => %s', cardinality(v_ids),
-                            case when cardinality(v_ids) = 10000 then ' or more' else '' end, cardinality(v_ids)) end;
+                else format('nothing was done; would be: %s%s. Repeat with p_confirm => %s; %s per call',
+                            string_agg(format('%s %s', s.count, s.status), ', ' order by s.count desc),
+                            case when cardinality(v_ids) = 10000 then ' or more' else '' end, cardinality(v_ids), p_limit) end
+      from (select j.status, count(*) as count
+              from inbox_jobs j where j.job_id = any (v_ids) group by j.status) s;
     return;
   end if;
 

@@ -4,7 +4,8 @@
 --   cost    see health_v1; a view because people type it
 create or replace view euterpe.health as
 select h.topic, h.ok, h.says
-  from euterpe.health_v1() h;
+  from euterpe.health_v1() h
+ order by h.ok;
 
 comment on view euterpe.health is 'What a DBA should worry about; every row with ok = false is an alarm.';
 comment on column euterpe.health.topic is 'What was looked at.';

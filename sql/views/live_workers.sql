@@ -23,21 +23,21 @@ with entries as materialized (
    where i.worker_id is not null
    group by i.worker_id
 )
-select w.worker_id                                       as worker,
-       w.kind,
+select coalesce(w.worker_id, h.worker_id)                as worker,
+       coalesce(w.kind, 'unknown')                       as kind,
        w.release,
        coalesce(h.in_hand, 0)                            as in_hand,
        euterpe._ago(euterpe._now() - w.started_at)       as up,
        euterpe._ago(euterpe._now() - w.seen_at)          as seen
-  from euterpe.workers w
-  left join held h on h.worker_id = w.worker_id
- where w.stopped_at is null
- order by w.kind, w.worker_id;
+  from (select x.* from euterpe.workers x where x.stopped_at is null) w
+  full join held h on h.worker_id = w.worker_id
+ order by 2, 1;
 
 comment on view euterpe.live_workers is
   'Which processes are there, and what they have in hand. Cost: one look-up per lease, at most 20,000.';
 comment on column euterpe.live_workers.worker is 'Pod name, # and eight digits of its boot id.';
-comment on column euterpe.live_workers.kind is 'api, transcode, webhook, other.';
+comment on column euterpe.live_workers.kind is
+  'api, transcode, webhook, other; unknown: it holds something and is not there any more, or never said that it was.';
 comment on column euterpe.live_workers.release is 'Release it runs.';
 comment on column euterpe.live_workers.in_hand is 'Jobs or events it holds.';
 comment on column euterpe.live_workers.up is 'Since it started.';

@@ -6,7 +6,8 @@
 create or replace view euterpe.running_jobs as
 select j.job_id,
        j.requester_id                                                          as who,
-       j.status || coalesce(' ' || (j.progress ->> 'percent') || '%', '')      as doing,
+       j.status || case when j.lease_expires_at < euterpe._now() then ', lapsed'
+                        else coalesce(' ' || (j.progress ->> 'percent') || '%', '') end      as doing,
        case when length(j.worker_id) > 10 then '…' || right(j.worker_id, 9) else j.worker_id end as worker
   from (select distinct l.job_id
           from (select x.job_id from euterpe.leases x where x.sequence = 0 limit 20000) l) l
@@ -18,5 +19,6 @@ comment on view euterpe.running_jobs is
   'What workers have in hand. Cost: one look-up per lease, at most 20,000. explain_job_v1 says more of one of them.';
 comment on column euterpe.running_jobs.job_id is 'The job.';
 comment on column euterpe.running_jobs.who is 'Whose job it is.';
-comment on column euterpe.running_jobs.doing is 'Phase, and how much of it is done.';
+comment on column euterpe.running_jobs.doing is
+  'Phase, and how much of it is done; lapsed: its worker was not heard of in time, the next tick takes it back.';
 comment on column euterpe.running_jobs.worker is 'End of the worker''s name; live_workers has the whole.';

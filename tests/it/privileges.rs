@@ -66,6 +66,7 @@ const MAY_SELECT: &[(&str, &[&str])] = &[
     ("dead_letters", &["euterpe_operator", "euterpe_readonly"]),
     ("delivery_classes", &["euterpe_operator", "euterpe_readonly"]),
     ("error_codes", &["euterpe_operator", "euterpe_readonly"]),
+    ("help", &["euterpe_operator", "euterpe_readonly"]),
     ("health", &["euterpe_operator", "euterpe_readonly"]),
     ("job_timeline", &["euterpe_operator", "euterpe_readonly"]),
     ("job_transitions", &["euterpe_operator", "euterpe_readonly"]),

@@ -43,6 +43,10 @@ async fn asked_once_it_only_counts() {
     assert_eq!(db.one::<i64>("select count(*) from euterpe.inbox_jobs where status = 'queued'").await, 5);
     assert_eq!(db.one::<i64>("select count(*) from euterpe.operator_log where act = 'cancel_job'").await, 0);
 
+    assert!(says.contains("5 queued") && says.contains("200 per call"), "{says}");
+    let too_many = steer(&client, "'cancel', p_queue => 'transcode', p_confirm => 9999").await;
+    assert_eq!(counts(&too_many), (5, 0, 0), "whoever confirms has looked");
+
     // Confirmed for fewer than there are now, it does it to no more than that; and in bites of p_limit.
     let done = steer(&client, "'cancel', p_queue => 'transcode', p_confirm => 4, p_limit => 3").await;
     assert_eq!(counts(&done), (5, 3, 0));
@@ -59,23 +63,23 @@ async fn every_act_by_every_filter() {
     let (resting, other) = (fail(&db, "media_unreadable").await, fail(&db, "media_drm").await);
     let dead = fail(&db, "egress_blocked").await;
 
-    let by_code = "p_error_code => 'media_unreadable', p_confirm => 9";
+    let by_code = "p_error_code => 'media_unreadable', p_confirm => 1";
     assert_eq!(counts(&steer(&client, &format!("'retry', {by_code}")).await), (1, 1, 0));
     assert_eq!(db.job(resting).await["status"], "queued");
     assert_eq!(db.job(other).await["status"], "failed");
     assert_eq!(
-        counts(&steer(&client, "'redrive', p_requester_id => 'zenith', p_confirm => 9").await),
+        counts(&steer(&client, "'redrive', p_requester_id => 'zenith', p_confirm => 1").await),
         (0, 0, 0)
     );
     assert_eq!(
-        counts(&steer(&client, "'redrive', p_requester_id => 'acme', p_confirm => 9").await),
+        counts(&steer(&client, "'redrive', p_requester_id => 'acme', p_confirm => 1").await),
         (1, 1, 0)
     );
     assert!(!db.job(dead).await["redriven_as"].is_null());
-    let later = "p_since => now() + interval '20 minutes', p_confirm => 9";
+    let later = "p_since => now() + interval '20 minutes', p_confirm => 1";
     assert_eq!(counts(&steer(&client, &format!("'cancel', {later}")).await), (0, 0, 0));
     let now =
-        "p_since => now() - interval '20 minutes', p_until => now() + interval '20 minutes', p_confirm => 9";
+        "p_since => now() - interval '20 minutes', p_until => now() + interval '20 minutes', p_confirm => 2";
     assert_eq!(counts(&steer(&client, &format!("'prioritise', p_priority => 500, {now}")).await), (2, 2, 0));
     assert_eq!(db.job(resting).await["priority"], 500);
 
@@ -89,10 +93,10 @@ async fn every_act_by_every_filter() {
     let jobs: i64 = db
         .one("select count(distinct job_id) from euterpe.job_outbox_events where status = 'dead_letter'")
         .await;
-    let done = steer(&client, "'redeliver', p_requester_id => 'acme', p_confirm => 100").await;
+    let done = steer(&client, &format!("'redeliver', p_requester_id => 'acme', p_confirm => {jobs}")).await;
     assert_eq!(i64::from(counts(&done).1), jobs);
     assert_eq!(db.one::<i64>(given_up).await, 0);
-    assert_eq!(counts(&steer(&client, "'cancel', p_queue => 'transcode', p_confirm => 9").await), (2, 2, 0));
+    assert_eq!(counts(&steer(&client, "'cancel', p_queue => 'transcode', p_confirm => 2").await), (2, 2, 0));
 }
 
 /// A job that needs credentials nobody has refuses; the others are done all the same.
@@ -119,6 +123,7 @@ async fn what_makes_no_sense_is_refused() {
         ("'cancel', p_queue => 'transcode', p_priority => 5", "22023"),
         ("'cancel', p_queue => 'transcode', p_limit => 1001", "22023"),
         ("'cancel', p_queue => 'webhook'", "UT006"),
+        ("'cancel', p_requester_id => 'acmee'", "UT004"),
     ] {
         let sql = format!("select * from euterpe.steer_jobs_v1({arguments})");
         let refused = client.query(&sql, &[]).await.expect_err(arguments);

@@ -146,9 +146,9 @@ MUTANTS = [
       ("   where e.run_at is null or e.run_at <= v_now;", ";")], None,
      ["retry::a_retry_is_not_handed_out_before_its_time_and_then_keeps_its_fence_rising"]),
     ("a_grant_too_many", "grants.sql",
-     "grant select on\n  euterpe.queue_overview, ",
+     "grant select on\n  euterpe.help, ",
      "grant select on euterpe.job_secrets to euterpe_readonly;\n"
-     "grant execute on function euterpe.claim_jobs_v1 to euterpe_api;\ngrant select on\n  euterpe.queue_overview, ",
+     "grant execute on function euterpe.claim_jobs_v1 to euterpe_api;\ngrant select on\n  euterpe.help, ",
      ["privileges::every_role_may_do_with_tables_exactly_what_is_written_here",
       "privileges::every_role_may_execute_exactly_what_is_written_here"]),
     ("an_open_search_path", "inbox/enqueue_job_v1.sql",
