@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::functions::{self, Functions};
 use super::online::{self, OnlineIndex};
+use super::tls::connect;
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -147,7 +148,7 @@ struct Session {
 impl Session {
     /// Waits for its turn, prepares the ground and becomes the owner.
     async fn open(config: &Config) -> Result<Self, MigrateError> {
-        let (client, connection) = config.connect(NoTls).await?;
+        let (client, connection) = connect(config).await?;
         let driver = tokio::spawn(connection);
 
         // Held by this session, so that it ends with it whatever happens.
@@ -172,7 +173,7 @@ impl Session {
 
 /// Looks, and changes nothing.
 pub async fn status(config: &Config) -> Result<Status, MigrateError> {
-    let (client, connection) = config.connect(NoTls).await?;
+    let (client, connection) = connect(config).await?;
     tokio::spawn(connection);
 
     let wanted = Functions::of_this_release();

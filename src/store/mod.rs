@@ -16,6 +16,7 @@ mod requester;
 pub mod retain;
 mod secret;
 pub mod surface;
+mod tls;
 mod upkeep;
 mod wake;
 mod worker;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
 pub use error::{Result, StoreError};
 pub use functions::Functions;
@@ -53,8 +54,9 @@ impl Store {
     /// Never: a runtime is given with the timeouts.
     #[must_use]
     pub fn connect(config: Config, connections: usize) -> Self {
+        let (config, tls) = tls::over_tls(config);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config, NoTls, recycling);
+        let manager = Manager::from_config(config, tls, recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)
             .runtime(Runtime::Tokio1)

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::migrate::MigrateError;
 use super::retain::{is_busy, take_turn};
+use super::tls::connect;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations/online");
 
@@ -72,7 +73,7 @@ impl OnlineIndex {
 
 /// Builds what is missing or was cut off; says what it did. Safe to run twice, and twice at once.
 pub async fn build(config: &Config, indexes: &[OnlineIndex]) -> Result<Vec<String>, MigrateError> {
-    let (client, connection) = config.connect(NoTls).await?;
+    let (client, connection) = connect(config).await?;
     tokio::spawn(connection);
     client.batch_execute("set role euterpe_owner; set statement_timeout = 0").await?;
     // Its turn with retain, too: were the last partition without an index taken away, nobody would attach one any

@@ -4,9 +4,10 @@
 //! and is taken up by the next run.
 
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 use super::migrate::{MIGRATION_LOCK, MigrateError};
+use super::tls::connect;
 
 /// The inbox first: once it is detached, nobody can bring one of its jobs back to life.
 const TABLES: [&str; 6] =
@@ -26,7 +27,7 @@ pub enum Week {
 
 /// Drops every week that ended more than `days` ago and holds nothing unfinished; at most 520 weeks a run.
 pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateError> {
-    let (client, connection) = config.connect(NoTls).await?;
+    let (client, connection) = connect(config).await?;
     tokio::spawn(connection);
     // Not while a release is loaded: granting and dropping meet in the catalog, and one of them would fail with "tuple
     // concurrently updated". A migrator waits for us in turn.

@@ -3,9 +3,10 @@
 //! Not a version number: a binary cares that what it calls is there, not how new the rest is. An old pod therefore
 //! boots on a newer database for as long as its functions have not been dropped.
 
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
 
 use super::migrate::MigrateError;
+use super::tls::connect;
 use super::{Result, Store, StoreError};
 
 /// The release that a surface belongs to; patches do not change it.
@@ -112,7 +113,7 @@ pub async fn answers(config: &Config, names: &[&str]) -> std::result::Result<Vec
           from pg_proc p
          where p.pronamespace = to_regnamespace('euterpe') and p.proname = any ($1)
          order by p.proname, line";
-    let (client, connection) = config.connect(NoTls).await?;
+    let (client, connection) = connect(config).await?;
     tokio::spawn(connection);
     Ok(client.query(SQL, &[&names]).await?.iter().map(|row| row.get("line")).collect())
 }

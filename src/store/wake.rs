@@ -13,8 +13,10 @@ use rand::RngExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Config};
 use tokio_util::task::AbortOnDropHandle;
+
+use super::tls::connect;
 
 /// Its payload is names of queues, separated by commas.
 const CHANNEL: &str = "euterpe";
@@ -143,7 +145,7 @@ async fn session(
     config: &Config,
     shared: &Arc<Shared>,
 ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
-    let (client, mut connection) = timeout(PATIENCE, config.connect(NoTls)).await??;
+    let (client, mut connection) = timeout(PATIENCE, connect(config)).await??;
     let hears = Arc::clone(shared);
     let mut driver = AbortOnDropHandle::new(tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
