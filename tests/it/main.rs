@@ -7,6 +7,7 @@ mod support;
 
 mod backoff;
 mod cancel;
+mod crypto;
 mod cut_off;
 mod enqueue;
 mod events;
