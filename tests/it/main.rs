@@ -16,6 +16,7 @@ mod failover;
 mod fairness;
 mod house_style;
 mod idempotency;
+mod keys;
 mod lease;
 mod line;
 mod migrator;
