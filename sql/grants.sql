@@ -25,18 +25,21 @@ grant execute on function
 grant execute on function
   euterpe.claim_jobs_v1, euterpe.heartbeat_jobs_v1, euterpe.advance_jobs_v1, euterpe.complete_jobs_v1,
   euterpe.fail_jobs_v1, euterpe.release_jobs_v1, euterpe.read_job_secrets_v1, euterpe.begin_refreshes_v1,
-  euterpe.replace_credentials_v1
+  euterpe.replace_credentials_v1, euterpe.read_signing_secrets_v1
   to euterpe_transcode;
 
 grant execute on function
   euterpe.claim_events_v1, euterpe.heartbeat_events_v1, euterpe.settle_events_v1, euterpe.release_events_v1,
-  euterpe.read_event_secrets_v1
+  euterpe.read_event_secrets_v1, euterpe.read_signing_secrets_v1
   to euterpe_webhook;
 
 grant execute on function
   euterpe.create_queue_v1, euterpe.pause_queue_v1, euterpe.resume_queue_v1,
   euterpe.add_requester_v1, euterpe.disable_requester_v1, euterpe.enable_requester_v1, euterpe.list_requesters_v1,
   euterpe.add_api_key_v1, euterpe.revoke_api_key_v1,
+  euterpe.next_signing_version_v1, euterpe.add_signing_secret_v1, euterpe.activate_signing_secret_v1,
+  euterpe.retire_signing_secret_v1, euterpe.read_signing_secrets_v1,
+  euterpe.list_wrapped_v1, euterpe.rewrap_v1, euterpe.kek_usage_v1,
   euterpe.enqueue_job_v1, euterpe.enqueue_jobs_v1, euterpe.cancel_job_v1, euterpe.retry_job_v1, euterpe.redrive_job_v1,
   euterpe.redeliver_events_v1, euterpe.prioritise_job_v1, euterpe.steer_jobs_v1, euterpe.after_restore_v1,
   euterpe.upkeep_v1, euterpe.tick_v1

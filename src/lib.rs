@@ -9,6 +9,9 @@
 /// The contract's words as types. No I/O.
 pub mod domain;
 
+/// Sealing, keys and signatures: what stands between a secret and everything else.
+pub mod crypto;
+
 /// The one door to the database; every method is one SQL function.
 pub mod store;
 

@@ -1,6 +1,6 @@
 -- _sealed_complaint: what is wrong with a sealed secret as a caller brings it; null when nothing is.
 --
---   caller  _job_complaint, _store_credentials
+--   caller  _job_complaint, _store_credentials, add_signing_secret_v1
 --   see     contract §10
 --
 -- {"encrypted": "\x…", "dek_wrapped": "\x…", "kek_id": "…", "encryption_version": 1}: sealed before SQL sees it.

@@ -5,6 +5,7 @@ mod event;
 mod job;
 mod requester;
 mod retry;
+mod secret;
 mod worker_id;
 
 pub use claim::{Claim, Outcome};
@@ -12,4 +13,5 @@ pub use event::{Delivery, EventClaim, EventRef, EventReleaseReason};
 pub use job::{BadStatus, JobId, JobStatus, NewJob, Sealed};
 pub use requester::{BadRequesterId, RequesterId};
 pub use retry::{HttpFailure, JobFailure, ReleaseReason};
+pub use secret::{Purpose, SealedParts};
 pub use worker_id::WorkerId;

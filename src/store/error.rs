@@ -37,7 +37,7 @@ pub enum StoreError {
     #[error("{0}")]
     CredentialsRequired(String),
 
-    /// `UT009`: somebody else replaced the credentials meanwhile. Read the version again.
+    /// `UT009`: somebody else stored a secret meanwhile. Read the version again, seal again.
     #[error("{0}")]
     CredentialVersionMoved(String),
 

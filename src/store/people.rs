@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Result, Store};
+use super::{Result, Store, StoreError};
 use crate::domain::JobId;
 
 /// Something that does not agree.
@@ -15,6 +15,17 @@ pub struct Orphan {
     pub job_id: Option<Uuid>,
     /// More of it.
     pub detail: Option<String>,
+}
+
+/// Why a job is not running, or what it is doing.
+#[derive(Debug, Clone)]
+pub struct Explained {
+    /// One word to filter by; `unknown` or `pruned`: it is not here.
+    pub situation: String,
+    /// A sentence.
+    pub says: String,
+    /// How its webhooks stand.
+    pub callbacks: Option<String>,
 }
 
 /// One line of a job's timeline.
@@ -48,6 +59,18 @@ impl Store {
                 })
             })
             .collect()
+    }
+
+    /// Why a job is not running, or what it is doing.
+    pub async fn explain_job(&self, job_id: JobId) -> Result<Explained> {
+        const SQL: &str = "select situation, says, callbacks from euterpe.explain_job_v1(p_job_id => $1)";
+        let rows = self.rows(SQL, &[&job_id.0]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
+        Ok(Explained {
+            situation: row.try_get("situation")?,
+            says: row.try_get("says")?,
+            callbacks: row.try_get("callbacks")?,
+        })
     }
 
     /// What happened to a job. View: `job_timeline`.

@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::inbox::{Fence, outcome};
 use super::outbox::{Fence as EventFence, event_ref};
 use super::{Result, Store, StoreError};
-use crate::domain::{Claim, EventClaim, EventRef, JobId, Outcome, RequesterId, Sealed, WorkerId};
+use crate::domain::{
+    Claim, EventClaim, EventRef, JobId, Outcome, RequesterId, Sealed, SealedParts, WorkerId,
+};
 
 /// A sealed secret as it is stored.
 #[derive(Clone)]
@@ -24,6 +26,19 @@ pub struct StoredSecret {
     pub credential_version: i32,
     /// Job bound into the ciphertext: its own, or the one it was redriven from.
     pub bound_to: Uuid,
+}
+
+impl StoredSecret {
+    /// What opens, together with its binding.
+    #[must_use]
+    pub fn parts(&self) -> SealedParts<'_> {
+        SealedParts {
+            encrypted: &self.encrypted,
+            dek_wrapped: &self.dek_wrapped,
+            kek_id: &self.kek_id,
+            encryption_version: self.encryption_version,
+        }
+    }
 }
 
 /// What a worker may read of one of its jobs.
