@@ -1,6 +1,7 @@
 //! Contract §8: events, and what comes of delivering them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use uuid::Uuid;
 
@@ -19,6 +20,24 @@ impl fmt::Display for EventRef {
     /// The stable `event_id` that receivers see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "evt_{}_{}", self.job_id.0.simple(), self.sequence)
+    }
+}
+
+/// A text that is no event's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event id is evt_, 32 hex digits, _ and a number")]
+pub struct BadEventId;
+
+impl FromStr for EventRef {
+    type Err = BadEventId;
+
+    fn from_str(text: &str) -> Result<Self, BadEventId> {
+        let (job, sequence) =
+            text.strip_prefix("evt_").and_then(|rest| rest.split_once('_')).ok_or(BadEventId)?;
+        let job_id = JobId(Uuid::try_parse(job).map_err(|_| BadEventId)?);
+        let event = Self { job_id, sequence: sequence.parse().map_err(|_| BadEventId)? };
+        // One spelling per event: no signs, zeros, capitals or dashes.
+        if event.sequence > 0 && event.to_string() == text { Ok(event) } else { Err(BadEventId) }
     }
 }
 

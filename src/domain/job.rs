@@ -6,13 +6,15 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::RequesterId;
 
 /// A job's id: a UUIDv7 whose last byte is the bucket of its requester.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
+#[schema(examples("01939f6e-8f00-7c3a-b2d1-0242ac120042"))]
 pub struct JobId(pub Uuid);
 
 impl JobId {

@@ -1,15 +1,19 @@
 //! The contract's words as types: parsed at the border, then carried. Nothing here does I/O.
 
 mod claim;
+mod egress;
 mod event;
 mod job;
 mod requester;
 mod retry;
 mod secret;
+/// The face `transcode`: requests, answers, error codes.
+pub mod transcode;
 mod worker_id;
 
 pub use claim::{Claim, Outcome};
-pub use event::{Delivery, EventClaim, EventRef, EventReleaseReason};
+pub use egress::{EgressFault, EgressPolicy, is_local_name, is_public, origin};
+pub use event::{BadEventId, Delivery, EventClaim, EventRef, EventReleaseReason};
 pub use job::{BadStatus, JobId, JobStatus, NewJob, Sealed};
 pub use requester::{BadRequesterId, RequesterId};
 pub use retry::{HttpFailure, JobFailure, ReleaseReason};
