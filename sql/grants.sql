@@ -12,7 +12,7 @@ grant usage on schema euterpe to
 
 -- Every service keeps itself known and the queue in order.
 grant execute on function
-  euterpe.worker_seen_v1, euterpe.worker_stopped_v1, euterpe.upkeep_v1, euterpe.tick_v1
+  euterpe.worker_seen_v1, euterpe.worker_stopped_v1, euterpe.upkeep_v1, euterpe.tick_v1, euterpe.queue_depths_v1
   to euterpe_api, euterpe_transcode, euterpe_webhook;
 
 grant execute on function

@@ -1,7 +1,107 @@
-//! What every program does when it starts.
+//! What every program does when it starts, and when it ends.
 
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::RngExt;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::domain::WorkerId;
+use crate::store::surface::Role;
+use crate::store::{Store, Wakeups};
+use crate::{config, telemetry};
+
+/// A service that runs: its store, its name, its stop, and what it does on the side.
+pub struct Service {
+    /// With wake-ups.
+    pub store: Store,
+    /// The one connection on which it listens.
+    pub wakeups: Wakeups,
+    /// Who it is.
+    pub worker: WorkerId,
+    /// Comes with SIGTERM or SIGINT.
+    pub stop: CancellationToken,
+    _aside: [AbortOnDropHandle<()>; 2],
+}
+
+impl Service {
+    /// Looks before it starts: are settings, database and functions as they must be? Then serves health and metrics,
+    /// and keeps house.
+    pub async fn start(
+        env: impl Fn(&str) -> Option<String> + Copy,
+        program: &str,
+        role: Role,
+        metrics_listen: &str,
+        connections: usize,
+    ) -> anyhow::Result<Self> {
+        telemetry::log(config::log_form(env)?);
+        let (database, direct) = (config::database(env, program)?, config::direct_database(env, program)?);
+        let metrics_listen = config::listen(env, "EUTERPE_METRICS_LISTEN", metrics_listen)?;
+        let may_be_unsafe = config::allows_unsafe_durability(env)?;
+        let stop = stop_on_signal().context("cannot listen for signals")?;
+
+        let wakeups = Wakeups::connect(direct);
+        // Callers of the HTTP tier are told at once when it is overloaded; workers can wait.
+        let patience = Duration::from_millis(if role == Role::Api { 500 } else { 5000 });
+        let store = Store::with_patience(database, connections, patience).with_wakeups(wakeups.clone());
+        store.check_surface(role).await?;
+        store.check_durability(may_be_unsafe).await?;
+        let worker = WorkerId::of_this_boot(env);
+        store.worker_seen(&worker, role.as_str(), None).await?;
+
+        let listener =
+            TcpListener::bind(metrics_listen).await.context("cannot listen on EUTERPE_METRICS_LISTEN")?;
+        tracing::info!(listen = %listener.local_addr()?, "health and metrics");
+        let numbers = telemetry::count()?;
+        let health = telemetry::serve_health(listener, store.clone(), role, numbers, stop.clone());
+        let house = keep_house(store.clone(), worker.clone(), role);
+        let aside = [tokio::spawn(health), tokio::spawn(house)].map(AbortOnDropHandle::new);
+        tracing::info!(worker.id = worker.as_str(), release = env!("CARGO_PKG_VERSION"), "{program} started");
+        Ok(Self { store, wakeups, worker, stop, _aside: aside })
+    }
+
+    /// Says goodbye.
+    pub async fn end(self) -> anyhow::Result<()> {
+        tracing::info!("ended");
+        Ok(self.store.worker_stopped(&self.worker).await?)
+    }
+}
+
+/// Every ten seconds: this process is there, the slower things are done by whoever comes first, and the metrics say how
+/// full the lines are.
+async fn keep_house(store: Store, worker: WorkerId, role: Role) {
+    loop {
+        let done = async {
+            store.upkeep().await?;
+            store.worker_seen(&worker, role.as_str(), None).await?;
+            telemetry::tell_depths(&store.queue_depths().await?);
+            telemetry::tell_pool(store.pool_status());
+            Ok::<(), crate::store::StoreError>(())
+        };
+        if let Err(error) = done.await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "upkeep failed; will try again");
+        }
+        let jitter = rand::rng().random_range(8_000..12_000);
+        sleep(Duration::from_millis(jitter)).await;
+    }
+}
+
+/// The last word of a program.
+#[must_use]
+pub fn report(program: &str, ended: anyhow::Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// A stop that comes with SIGTERM or SIGINT. A second signal ends the process at once.
 ///

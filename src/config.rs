@@ -3,10 +3,14 @@
 //! The environment is a closure, so that a test needs no `set_var`.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::domain::EgressPolicy;
+use crate::domain::transcode::Policy;
 use crate::worker::{Lease, Pace};
 
 /// A setting that cannot be used, with what it may be.
@@ -66,6 +70,90 @@ pub fn direct_database(
 ) -> Result<tokio_postgres::Config, BadSetting> {
     const NAME: &str = "EUTERPE_DIRECT_DATABASE_URL";
     database(|name| env(NAME).or_else(|| env(name)), program)
+}
+
+/// What requests are accepted, and where we let ourselves be sent.
+pub fn policy(env: impl Fn(&str) -> Option<String>) -> Result<Policy, BadSetting> {
+    const ALLOW: &str = "EUTERPE_EGRESS_ALLOW";
+    let list = |name: &str| -> Vec<String> {
+        let text = env(name).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let allow =
+        list(ALLOW).iter().map(|network| network.parse()).collect::<Result<_, _>>().map_err(|_| {
+            BadSetting::Unusable {
+                name: ALLOW,
+                value: env(ALLOW).unwrap_or_default(),
+                problem: "must be networks such as 10.0.0.0/8, separated by commas, default none".into(),
+            }
+        })?;
+    let queues = list("EUTERPE_QUEUES");
+    let max_source_bytes = setting(&env, "EUTERPE_MAX_SOURCE_BYTES", 100_000_000_000, 1..=u64::MAX / 2)?;
+    Ok(Policy {
+        egress: EgressPolicy { allow, allow_http: yes_or_no(&env, "EUTERPE_ALLOW_HTTP")? },
+        file_roots: list("EUTERPE_FILE_STORAGE").into_iter().map(PathBuf::from).collect(),
+        queues: if queues.is_empty() { Policy::default().queues } else { queues },
+        max_source_bytes: Some(max_source_bytes),
+    })
+}
+
+/// How many connections to Postgres the HTTP tier holds: `EUTERPE_API_CONNECTIONS`.
+pub fn api_connections(env: impl Fn(&str) -> Option<String>) -> Result<usize, BadSetting> {
+    setting(env, "EUTERPE_API_CONNECTIONS", 16, 1..=200)
+}
+
+/// `EUTERPE_ALLOW_UNSAFE_DURABILITY`: whoever says true accepts that a crash of Postgres loses accepted jobs.
+pub fn allows_unsafe_durability(env: impl Fn(&str) -> Option<String>) -> Result<bool, BadSetting> {
+    yes_or_no(env, "EUTERPE_ALLOW_UNSAFE_DURABILITY")
+}
+
+fn yes_or_no(env: impl Fn(&str) -> Option<String>, name: &'static str) -> Result<bool, BadSetting> {
+    match env(name).as_deref() {
+        None | Some("" | "false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(BadSetting::Unusable {
+            name,
+            value: other.to_owned(),
+            problem: "must be true or false, default false".into(),
+        }),
+    }
+}
+
+/// The form of logs: `EUTERPE_LOG`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogForm {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// `EUTERPE_LOG`: `text` or `json`.
+pub fn log_form(env: impl Fn(&str) -> Option<String>) -> Result<LogForm, BadSetting> {
+    const NAME: &str = "EUTERPE_LOG";
+    match env(NAME).as_deref() {
+        None | Some("text") => Ok(LogForm::Text),
+        Some("json") => Ok(LogForm::Json),
+        Some(other) => Err(BadSetting::Unusable {
+            name: NAME,
+            value: other.to_owned(),
+            problem: "must be text or json, default text".into(),
+        }),
+    }
+}
+
+/// An address to listen on.
+pub fn listen(
+    env: impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    default: &str,
+) -> Result<SocketAddr, BadSetting> {
+    let value = env(name).unwrap_or_else(|| default.to_owned());
+    value.trim().parse().map_err(|_| BadSetting::Unusable {
+        name,
+        value,
+        problem: format!("must be an address and a port, default {default}"),
+    })
 }
 
 /// The pace of the webhook worker (contract §12).

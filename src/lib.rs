@@ -12,6 +12,9 @@ pub mod domain;
 /// Sealing, keys and signatures: what stands between a secret and everything else.
 pub mod crypto;
 
+/// Faces: wire protocols in front of the queue. A request comes in here.
+pub mod face;
+
 /// The one door to the database; every method is one SQL function.
 pub mod store;
 
@@ -20,6 +23,9 @@ pub mod worker;
 
 /// A private Postgres and a first look at the queue, for people who have neither.
 pub mod dev;
+
+/// What a process says of itself.
+pub mod telemetry;
 
 /// What every program does when it starts.
 pub mod boot;

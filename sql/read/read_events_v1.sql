@@ -6,7 +6,7 @@
 --   cost    the events and attempts of one job
 --   see     design §6: GET /transcode/events
 --
--- What an endpoint answered is shown as text, its first 512 bytes; the requester wrote it himself.
+-- What an endpoint answered is not shown: it is kept for operators, and may be anybody's words.
 create or replace function euterpe.read_events_v1(
   p_requester_id text,
   p_job_id       uuid
@@ -36,22 +36,18 @@ begin
            'status',          e.to_status,
            'previous_status', e.from_status,
            'reason',          e.reason,
-           'occurred_at',     e.created_at,
-           'delivery', jsonb_build_object(
-             'state',           e.status,
-             'attempt_count',   e.attempt_count,
-             'next_attempt_at', case when e.status = 'ready' then e.run_at end,
-             'finished_at',     case when e.status <> 'skipped' then e.finished_at end,
-             'attempts',        coalesce(a.attempts, '[]'))) order by e.sequence)
+           'timestamp',       e.created_at,
+           'delivery',        e.status,
+           'next_attempt_at', case when e.status = 'ready' then e.run_at end,
+           'attempts',        coalesce(a.attempts, '[]')) order by e.sequence)
     from job_outbox_events e
     left join lateral (
          select jsonb_agg(jsonb_build_object(
                   'attempt',     t.attempt,
-                  'started_at',  t.started_at,
-                  'duration_ms', t.duration_ms,
+                  'at',          t.started_at,
                   'http_status', t.http_status,
                   'error_class', t.error_class,
-                  'answer',      encode(substring(t.answer from 1 for 512), 'escape')) order by t.attempt) as attempts
+                  'duration_ms', t.duration_ms) order by t.attempt) as attempts
            from outbox_attempts t
           where t.job_id = p_job_id and t.sequence = e.sequence) a on true
    where e.job_id = p_job_id;

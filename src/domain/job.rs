@@ -27,6 +27,16 @@ impl JobId {
     }
 }
 
+impl JobId {
+    /// The time inside, which is when it was made.
+    #[must_use]
+    pub fn created_at(self) -> Timestamp {
+        let bytes = self.0.as_bytes();
+        let millis = bytes[..6].iter().fold(0_i64, |so_far, byte| so_far << 8 | i64::from(*byte));
+        Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

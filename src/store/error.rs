@@ -53,6 +53,13 @@ pub enum StoreError {
     #[error("database unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 
+    /// The server may lose what it has acknowledged.
+    #[error(
+        "this PostgreSQL may lose accepted jobs in a crash: {0}. Set it right, or say \
+         EUTERPE_ALLOW_UNSAFE_DURABILITY=true"
+    )]
+    NotDurable(String),
+
     /// The database answered with a word this release does not know. It is newer than we are.
     #[error("unexpected answer from the database: {0}")]
     UnexpectedAnswer(String),

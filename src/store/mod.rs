@@ -31,9 +31,10 @@ use tokio_postgres::{Config, Row};
 pub use error::{Result, StoreError};
 pub use functions::Functions;
 pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
+pub use line::QueueDepth;
 pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
-pub use read::{Found, JobDocument, JobFilter, ListedJob, StoredAnswer};
 pub use people::{Explained, Orphan, TimelineStep};
+pub use read::{Found, JobDocument, JobFilter, ListedJob, StoredAnswer};
 pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
 pub use secret::{JobSecret, Refresh, StoredSecret};
 pub use signing::{KekUsage, NewlyWrapped, StoredSigningSecret, Wrapped, WrappedKey};
@@ -51,18 +52,24 @@ impl Store {
     /// A store over at most `connections` connections, opened when they are needed.
     ///
     /// A connection that died (server restart, failover) is replaced at its next use.
+    #[must_use]
+    pub fn connect(config: Config, connections: usize) -> Self {
+        Self::with_patience(config, connections, Duration::from_secs(5))
+    }
+
+    /// The same; a call that finds no free connection within `patience` is refused as unavailable.
     ///
     /// # Panics
     /// Never: a runtime is given with the timeouts.
     #[must_use]
-    pub fn connect(config: Config, connections: usize) -> Self {
+    pub fn with_patience(config: Config, connections: usize, patience: Duration) -> Self {
         let (config, tls) = tls::over_tls(config);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config, tls, recycling);
         let pool = Pool::builder(manager)
             .max_size(connections)
             .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(Duration::from_secs(5)))
+            .wait_timeout(Some(patience))
             .create_timeout(Some(Duration::from_secs(5)))
             .build()
             .expect("a runtime is given, which is all that build() checks");
@@ -73,6 +80,13 @@ impl Store {
     #[must_use]
     pub fn with_wakeups(self, wakeups: Wakeups) -> Self {
         Self { wakeups: Some(wakeups), ..self }
+    }
+
+    /// How the connections are used: all, idle, and callers that wait for one.
+    #[must_use]
+    pub fn pool_status(&self) -> (usize, usize, usize) {
+        let status = self.pool.status();
+        (status.size, status.available, status.waiting)
     }
 
     /// After a commit: there is work in `queues`.

@@ -1,6 +1,6 @@
 //! `sql/upkeep/`, typed: the slower things.
 
-use super::{Result, Store};
+use super::{Result, Store, StoreError};
 
 /// One thing upkeep did.
 #[derive(Debug, Clone)]
@@ -12,6 +12,25 @@ pub struct UpkeepStep {
 }
 
 impl Store {
+    /// Refuses a server that may lose what it has acknowledged, unless that risk `is_accepted`.
+    pub async fn check_durability(&self, is_accepted: bool) -> Result<()> {
+        const SQL: &str = "\
+            select name || ' = ' || setting as risk from pg_settings
+             where (name, setting) in (('fsync', 'off'), ('full_page_writes', 'off'), ('synchronous_commit', 'off'),
+                                       ('synchronous_commit', 'local'), ('synchronous_commit', 'remote_write'))";
+        let rows = self.rows(SQL, &[]).await?;
+        let risks =
+            rows.iter().map(|row| row.try_get("risk")).collect::<std::result::Result<Vec<String>, _>>()?;
+        if risks.is_empty() {
+            return Ok(());
+        }
+        if is_accepted {
+            tracing::warn!(risks = risks.join(", "), "this server may lose accepted jobs");
+            return Ok(());
+        }
+        Err(StoreError::NotDurable(risks.join(", ")))
+    }
+
     /// Makes partitions, deletes expired keys, marks absent workers, samples the queues. Empty when somebody
     /// else is at it.
     pub async fn upkeep(&self) -> Result<Vec<UpkeepStep>> {

@@ -18,6 +18,7 @@ mod exam;
 mod failover;
 mod fairness;
 mod house_style;
+mod http;
 mod idempotency;
 mod keys;
 mod lease;

@@ -57,6 +57,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("rewrap_v1", &["euterpe_operator"]),
     ("settle_events_v1", &["euterpe_webhook"]),
     ("steer_jobs_v1", &["euterpe_operator"]),
+    ("queue_depths_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook"]),
     ("tick_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook", "euterpe_operator"]),
     ("upkeep_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook", "euterpe_operator"]),
     ("worker_seen_v1", &["euterpe_api", "euterpe_transcode", "euterpe_webhook"]),

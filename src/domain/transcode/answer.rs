@@ -62,6 +62,10 @@ pub struct StatusDocument {
     pub timings_ms: Timings,
     /// As you sent it.
     pub metadata: BTreeMap<String, String>,
+    /// The job that was made of it, when it was given up and redriven.
+    pub redriven_as: Option<JobId>,
+    /// The dead letter that it was made of.
+    pub redrive_of: Option<JobId>,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When its first execution started.

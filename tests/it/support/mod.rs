@@ -1,5 +1,6 @@
 //! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
 
+pub mod api;
 mod deliveries;
 pub mod lanes;
 mod paused;

@@ -1,0 +1,86 @@
+//! What holds for every request, whatever it asks: a name for it, a head without tricks, headers that protect, a line in
+//! the log, a number in the metrics.
+
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::domain::transcode::ErrorCode;
+use crate::face::transcode::ApiError;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_URI: usize = 2048;
+
+/// On every answer, errors included.
+const PROTECTING: [(HeaderName, &str); 6] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+];
+
+/// Around everything.
+pub async fn keep(request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let route =
+        request.extensions().get::<MatchedPath>().map_or("none".to_owned(), |path| path.as_str().to_owned());
+    let span = tracing::info_span!("request", request.id = %id.to_str().unwrap_or_default(), %method, route);
+
+    let answered = async {
+        match head_complaint(&request) {
+            Some(complaint) => ApiError::new(ErrorCode::BadRequest, complaint).into_response(),
+            None => next.run(request).await,
+        }
+    };
+    let mut response = answered.instrument(span.clone()).await;
+
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    span.in_scope(|| tracing::info!(status, duration_ms = took.as_millis(), "answered"));
+    let labels = [("method", method.to_string()), ("route", route), ("status", status.to_string())];
+    metrics::histogram!("euterpe_http_request_seconds", &labels).record(took);
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    for (name, value) in PROTECTING {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The caller's, if it is fit for a log; else one of ours.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let is_fit = |id: &&HeaderValue| {
+        (1..=64).contains(&id.len())
+            && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
+    };
+    headers.get(REQUEST_ID).filter(is_fit).cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&Uuid::now_v7().to_string()).expect("a uuid is visible ASCII")
+    })
+}
+
+/// What two servers behind one another may read differently, and what is too long.
+fn head_complaint(request: &Request) -> Option<&'static str> {
+    let (headers, uri): (&HeaderMap, &Uri) = (request.headers(), request.uri());
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if request.version() >= Version::HTTP_11 && hosts != 1 {
+        return Some("send the Host header once");
+    }
+    if uri.scheme().is_some() || uri.authority().is_some() {
+        return Some("name a path, not a whole url, in the request line");
+    }
+    if uri.to_string().len() > MAX_URI {
+        return Some("the path and query may have at most 2048 bytes");
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
+        return Some("send Content-Length or Transfer-Encoding, not both");
+    }
+    None
+}
