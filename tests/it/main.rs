@@ -7,6 +7,7 @@ mod support;
 
 mod backoff;
 mod cancel;
+mod cli;
 mod crypto;
 mod cut_off;
 mod enqueue;
