@@ -1,13 +1,14 @@
 //! Design §8: the real `euterpe`, told what an operator tells it.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use euterpe::crypto::{ApiKey, Binding, Keyring, Peppers, SigningSecret, seal};
 use euterpe::domain::{JobFailure, JobId, JobStatus, NewJob};
 use serde_json::{Value, json};
 
 use crate::crypto::{key_of, ring};
-use crate::support::{QUEUE, TestDb, requester, url_of, worker};
+use crate::support::{QUEUE, TestDb, requester, until, url_of, worker};
 
 /// `euterpe` with its environment.
 struct Cli {
@@ -43,13 +44,14 @@ impl Cli {
         self
     }
 
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe"));
+        command.args(words.split(' ')).env_clear().envs(self.set.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     fn say(&self, words: &str) -> Said {
-        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_euterpe"))
-            .args(words.split(' '))
-            .env_clear()
-            .envs(self.set.iter().map(|(name, value)| (name, value)))
-            .output()
-            .unwrap();
+        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
     }
@@ -179,6 +181,31 @@ async fn a_kek_is_made_listed_and_replaced() {
     assert!(said.err.contains("key \"two\" is not in the ring: add it to EUTERPE_KEK_FILE"), "{}", said.err);
     assert!(old.say("kek list").out.contains("MISSING HERE"));
     assert_eq!(old.say("kek rewrap").code, 1);
+}
+
+/// kill -9 after the first batches; the second run does the rest and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rewrap_that_was_killed_is_started_again() {
+    let db = TestDb::fresh().await;
+    for _ in 0..100 {
+        sealed_job(&db, &ring(&[("one", 1)])).await;
+    }
+    let keks = format!("one:{},two:{}", key_of(1), key_of(2));
+    let both = Cli::new(&db).with("EUTERPE_KEKS", &keks).with("EUTERPE_ACTIVE_KEK", "two");
+    let mut first = both.command("kek rewrap --batch 1").stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "1 of 200 rewrapped");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let gone = "select not exists (select from pg_stat_activity
+                  where datname = current_database() and application_name like 'euterpe/%')";
+    until(&db.client().await, gone).await;
+
+    let new = "select count(*) from euterpe.job_secrets where storage_creds_kek_id = 'two'";
+    let done: i64 = db.one(new).await;
+    assert!((1..200).contains(&done), "{done}: it was killed in the middle");
+    assert_eq!(both.json("kek rewrap")["rewrapped"], 200 - done);
+    assert_eq!(db.one::<i64>(new).await, 200);
 }
 
 /// Somebody wrote into one row. The others are rewrapped all the same, and the row is named.
