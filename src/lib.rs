@@ -21,6 +21,9 @@ pub mod store;
 /// Someone takes it: claim, lease, settle, for any kind of work.
 pub mod worker;
 
+/// What people tell a running system: the commands of `euterpe`.
+pub mod cli;
+
 /// A private Postgres and a first look at the queue, for people who have neither.
 pub mod dev;
 

@@ -4,7 +4,7 @@
 --   writes  nothing
 --   raises  22023  p_after is no place, or p_limit out of range
 --   answers where each is (place: give the last one as p_after) and what it is bound to. A row with nothing but its place:
---           none so far, go on from there. No row: that was all.
+--           none so far, go on from there. No row: that was all. No requester: the job is being dropped with its week.
 --   cost    at most 10,000 secrets are looked at, however few are found
 --   see     contract §10; docs/security.md
 --

@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use euterpe::cli;
 use euterpe::dev::{self, Cluster, Durability};
 use euterpe::store::migrate;
 
 /// A Postgres-native queue service for transcoding.
 #[derive(Parser)]
-#[command(name = "euterpe", version)]
+#[command(name = "euterpe", version, after_help = cli::EXIT_CODES)]
 struct Arguments {
+    /// Answer with JSON, also when it fails; for the commands that ask a database.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: What,
 }
@@ -28,6 +32,8 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    #[command(flatten)]
+    Cli(cli::Command),
     #[command(hide = true)]
     DemoWorker {
         /// About how long each phase of a job takes.
@@ -56,6 +62,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 .map(|()| ExitCode::SUCCESS)
         }
         What::Psql { arguments } => psql(&arguments).await,
+        What::Cli(command) => Ok(cli::run(command, arguments.json, |name| std::env::var(name).ok()).await),
     }
 }
 

@@ -19,7 +19,7 @@ const ACTIVE: &str = "EUTERPE_ACTIVE_KEK";
 const ACTIVE_CALLBACK: &str = "EUTERPE_ACTIVE_CALLBACK_KEK";
 
 /// A key file is a few lines; whatever is longer is something else.
-const FILE_LIMIT: u64 = 64 * 1024;
+const FILE_LIMIT: usize = 64 * 1024;
 
 type Key = Zeroizing<[u8; 32]>;
 
@@ -65,7 +65,7 @@ impl Keyring {
             return Err(BadKeys::new(place, "holds no kek: make one with `euterpe kek new`"));
         };
         let ids = || keks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let known = |variable: &str| match env(variable) {
+        let known = |variable: &str| match env(variable).map(|id| id.trim().to_owned()) {
             Some(id) if keks.contains_key(&id) => Ok(Some(id)),
             Some(_) => Err(BadKeys::new(variable, format!("names none of the keys here: {}", ids()))),
             None => Ok(None),
@@ -131,8 +131,15 @@ impl KeyFile {
                 format!("others may use it (mode {mode:o}): run chmod 600 on it"),
             ));
         }
-        let mut text = Zeroizing::new(String::new());
-        file.take(FILE_LIMIT).read_to_string(&mut text).map_err(unreadable)?;
+        // Room for all of it: a string that grows leaves copies behind.
+        let mut text = Zeroizing::new(String::with_capacity(FILE_LIMIT + 1));
+        file.take(FILE_LIMIT as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() > FILE_LIMIT {
+            return Err(BadKeys::new(
+                path,
+                format!("is longer than {FILE_LIMIT} bytes: that is no key file"),
+            ));
+        }
         Self::parse(path, &text)
     }
 

@@ -49,7 +49,7 @@ impl StoredSigningSecret {
 pub struct Wrapped {
     /// Where it is, and where the walk goes on.
     pub place: String,
-    /// The key that is there; `None`: none was found so far.
+    /// The key that is there; `None`: none was found so far, or its job is being dropped with its week.
     pub key: Option<WrappedKey>,
 }
 
@@ -184,12 +184,14 @@ impl Store {
         rows.iter()
             .map(|row| {
                 let purpose: Option<&str> = row.try_get("purpose")?;
+                let owner: Option<&str> = row.try_get("requester_id")?;
                 let key = purpose
-                    .map(|word| {
+                    .zip(owner)
+                    .map(|(purpose, owner)| {
                         Ok::<_, StoreError>(WrappedKey {
-                            purpose: purpose_of(word)?,
+                            purpose: purpose_of(purpose)?,
                             bound_to: row.try_get::<_, Option<_>>("bound_to")?.map(JobId),
-                            requester_id: requester_id(row.try_get("requester_id")?)?,
+                            requester_id: requester_id(owner)?,
                             version: row.try_get("version")?,
                             kek_id: row.try_get("kek_id")?,
                             dek_wrapped: row.try_get("dek_wrapped")?,

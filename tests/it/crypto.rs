@@ -333,6 +333,11 @@ fn a_key_file_is_read_unless_others_may_read_it() {
     let refused = Keyring::from_env(env(&set)).err().unwrap().to_string();
     assert!(refused.contains("line 1: is neither `kek ID BASE64` nor"), "{refused}");
     assert!(!refused.contains(&key_of(9)), "{refused}");
+
+    // A key beyond the limit must not be missed in silence.
+    std::fs::write(&path, format!("kek 2026-11 {}\n{}", key_of(1), "# \n".repeat(30_000))).unwrap();
+    let refused = Keyring::from_env(env(&set)).err().unwrap().to_string();
+    assert!(refused.ends_with("is longer than 65536 bytes: that is no key file"), "{refused}");
 }
 
 fn peppers(list: &str) -> Peppers {

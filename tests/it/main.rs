@@ -9,6 +9,7 @@ mod backoff;
 mod cancel;
 mod circuits;
 mod crowd;
+mod cli;
 mod crypto;
 mod cut_off;
 mod endings;

@@ -1,0 +1,109 @@
+//! The commands of `euterpe` that need a database: what an operator does for a requester (design §8).
+//!
+//! Each reads what it needs, calls the store, and answers with a [`Report`]: lines for people, JSON for programs.
+
+mod job;
+mod kek;
+mod key;
+mod report;
+mod requester;
+mod secret;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub use report::{Failure, Report};
+
+use crate::config;
+use crate::crypto::{Keyring, Peppers};
+use crate::store::Store;
+use crate::store::surface::Role;
+
+/// How a command ends, for scripts. `euterpe --help` prints it.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed: the database is away, a secret does not open, anything unexpected
+  2  usage: a wrong argument, a setting that is missing or bad
+  3  there is nothing of that name
+  4  refused: its state does not allow it
+
+The database is EUTERPE_DATABASE_URL (a login with the role euterpe_operator); keys come from EUTERPE_KEK_FILE or
+EUTERPE_KEKS, see docs/security.md.";
+
+/// What `euterpe` can be told about a running system.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Who may ask for work.
+    #[command(subcommand)]
+    Requester(requester::Command),
+    /// API keys of requesters.
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Signing secrets of requesters: what their webhooks are signed with.
+    #[command(subcommand)]
+    Secret(secret::Command),
+    /// Keys that wrap the keys of sealed secrets.
+    #[command(subcommand)]
+    Kek(kek::Command),
+    /// What a job is doing, or why not, and what happened to it.
+    ///
+    /// Example: euterpe status 01a1eef4-4fa4-798f-9750-0e08ece63182
+    Status(job::Which),
+    /// End a job that nobody needs any more.
+    ///
+    /// Example: euterpe cancel 01a1eef4-4fa4-798f-9750-0e08ece63182 --why 'uploaded by mistake'
+    Cancel(job::Act),
+    /// Put a job that rests as failed back in the line.
+    ///
+    /// Example: euterpe retry 01a1eef4-4fa4-798f-9750-0e08ece63182 --why 'the bucket is there now'
+    Retry(job::Act),
+}
+
+/// Runs one command and prints how it went; with `json`, as JSON, errors too.
+pub async fn run(command: Command, json: bool, env: impl Fn(&str) -> Option<String>) -> ExitCode {
+    let context = Context { env: &env, json };
+    let outcome = match command {
+        Command::Requester(command) => requester::run(&context, command).await,
+        Command::Key(command) => key::run(&context, command).await,
+        Command::Secret(command) => secret::run(&context, command).await,
+        Command::Kek(command) => kek::run(&context, command).await,
+        Command::Status(which) => job::status(&context, which).await,
+        Command::Cancel(act) => job::cancel(&context, act).await,
+        Command::Retry(act) => job::retry(&context, act).await,
+    };
+    match outcome {
+        Ok(report) => {
+            report.print(json);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            failure.print(json);
+            failure.exit_code()
+        }
+    }
+}
+
+/// Where a command gets what it works with; asked only for what it needs.
+struct Context<'a> {
+    env: &'a dyn Fn(&str) -> Option<String>,
+    json: bool,
+}
+
+impl Context<'_> {
+    /// The store, once it has all that this release calls.
+    async fn store(&self) -> Result<Store, Failure> {
+        let store = Store::connect(config::database(self.env, "euterpe")?, 2);
+        store.check_surface(Role::Operator).await?;
+        Ok(store)
+    }
+
+    fn keyring(&self) -> Result<Keyring, Failure> {
+        Ok(Keyring::from_env(self.env)?)
+    }
+
+    fn peppers(&self) -> Result<Peppers, Failure> {
+        Ok(Peppers::from_env(self.env)?)
+    }
+}

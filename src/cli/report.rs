@@ -1,0 +1,157 @@
+//! What a command answers, for people and for programs.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::config::BadSetting;
+use crate::crypto::{BadKeys, OpenError};
+use crate::store::StoreError;
+
+/// What a command found or did.
+pub struct Report {
+    /// For people, without a line end.
+    pub text: String,
+    /// For programs: the same, and no less.
+    pub json: Value,
+}
+
+impl Report {
+    /// One answer, told twice.
+    pub fn new(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json }
+    }
+
+    /// Rows under their names, each column as wide as its widest cell.
+    #[must_use]
+    pub fn table(names: &[&str], rows: &[Vec<String>]) -> String {
+        let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).chain([names[n].len()]).max();
+        let line = |cells: &[&str]| {
+            let cells: Vec<_> = cells
+                .iter()
+                .enumerate()
+                .map(|(n, cell)| format!("{cell:<width$}", width = width(n).unwrap_or_default()))
+                .collect();
+            cells.join("  ").trim_end().to_owned()
+        };
+        let rows = rows.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+        std::iter::once(line(names)).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn print(&self, json: bool) {
+        if json {
+            println!("{}", self.json);
+        } else {
+            println!("{}", self.text);
+        }
+    }
+}
+
+/// Why a command did not do what it was asked, and what to do next.
+#[derive(Debug)]
+pub enum Failure {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 2.
+    Usage(String),
+    /// Exit code 3.
+    NotFound(String),
+    /// Exit code 4.
+    Refused(String),
+}
+
+impl Failure {
+    fn parts(&self) -> (u8, &'static str, &str) {
+        match self {
+            Self::Failed(message) => (1, "failed", message),
+            Self::Usage(message) => (2, "usage", message),
+            Self::NotFound(message) => (3, "not_found", message),
+            Self::Refused(message) => (4, "refused", message),
+        }
+    }
+
+    pub(super) fn print(&self, as_json: bool) {
+        let (_, code, message) = self.parts();
+        if as_json {
+            eprintln!("{}", json!({"error": {"code": code, "message": message}}));
+        } else {
+            eprintln!("euterpe: {message}");
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.parts().0)
+    }
+
+    /// The same, and what to do next.
+    #[must_use]
+    pub fn and(self, next: &str) -> Self {
+        let more = |message: String| format!("{message}; {next}");
+        match self {
+            Self::Failed(message) => Self::Failed(more(message)),
+            Self::Usage(message) => Self::Usage(more(message)),
+            Self::NotFound(message) => Self::NotFound(more(message)),
+            Self::Refused(message) => Self::Refused(more(message)),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    /// The whole table of exit codes of the database's refusals, in one place.
+    fn from(error: StoreError) -> Self {
+        use StoreError as S;
+        match error {
+            S::NotFound(says) | S::NoSuchQueue(says) => Self::NotFound(says),
+            S::IllegalState(says)
+            | S::IdempotencyConflict(says)
+            | S::RequesterRefused(says)
+            | S::CredentialsRequired(says)
+            | S::CredentialVersionMoved(says) => Self::Refused(says),
+            S::BadArgument(says) => Self::Usage(says),
+            S::Unavailable(cause) => Self::Failed(format!(
+                "the database is not there ({cause}): check EUTERPE_DATABASE_URL and that the server runs"
+            )),
+            S::FunctionsMissing(_)
+            | S::PartitionMissing(_)
+            | S::WrongIsolation(_)
+            | S::UnexpectedAnswer(_) => Self::Failed(error.to_string()),
+            S::Unexpected(cause) => Self::Failed(chain(&cause)),
+        }
+    }
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut says = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        says = format!("{says}: {error}");
+        cause = error.source();
+    }
+    says
+}
+
+impl From<BadSetting> for Failure {
+    fn from(error: BadSetting) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<BadKeys> for Failure {
+    fn from(error: BadKeys) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::UnknownKek(_) => {
+                Self::Failed(format!("{error}: add it to EUTERPE_KEK_FILE or EUTERPE_KEKS"))
+            }
+            OpenError::Failed => {
+                Self::Failed(format!("{error}: it was changed, or its key is another one of that name"))
+            }
+        }
+    }
+}
