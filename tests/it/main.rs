@@ -6,6 +6,7 @@
 mod support;
 
 mod backoff;
+mod bad_input;
 mod cancel;
 mod cut_off;
 mod enqueue;
