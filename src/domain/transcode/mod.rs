@@ -18,6 +18,7 @@ mod place;
 mod policy;
 mod preset;
 mod read;
+mod refresh;
 mod request;
 mod request_hash;
 mod secret;
