@@ -113,6 +113,7 @@ impl From<StoreError> for Failure {
                 "the database is not there ({cause}): check EUTERPE_DATABASE_URL and that the server runs"
             )),
             S::FunctionsMissing(_)
+            | S::NotDurable(_)
             | S::PartitionMissing(_)
             | S::WrongIsolation(_)
             | S::UnexpectedAnswer(_) => Self::Failed(error.to_string()),

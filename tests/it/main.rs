@@ -6,10 +6,11 @@
 mod support;
 
 mod backoff;
+mod bad_input;
 mod cancel;
 mod circuits;
-mod crowd;
 mod cli;
+mod crowd;
 mod crypto;
 mod cut_off;
 mod endings;
@@ -35,7 +36,9 @@ mod partitions;
 mod people;
 mod privileges;
 mod reclaim;
+mod request_hash;
 mod requesters;
+mod requests;
 mod retry;
 mod rolling_upgrade;
 mod schema;

@@ -54,8 +54,8 @@ impl Faults {
     pub(super) fn add(&self, pointer: &str, message: impl Into<String>) {
         let pointer: String = pointer.chars().take(Self::POINTER_CHARS).collect();
         let mut found = self.found.borrow_mut();
-        // What follows from a fault is not said beside it.
-        let is_new = found.iter().all(|fault| fault.pointer != pointer);
+        // What follows from a fault, at its place or inside it, is not said as well.
+        let is_new = found.iter().all(|fault| !is_within(&pointer, &fault.pointer));
         if is_new && found.len() <= Self::SHOWN {
             found.push(Fault { pointer, message: message.into() });
         }
@@ -81,6 +81,10 @@ impl Faults {
         faults.truncate(Self::SHOWN);
         Err(Rejection { code: ErrorCode::InvalidRequest, message, faults })
     }
+}
+
+fn is_within(pointer: &str, outer: &str) -> bool {
+    pointer.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The pointer of `name` inside `parent`.

@@ -1,7 +1,7 @@
 //! The face `transcode` as types (design §6): what a requester may ask, what is wrong with what they asked, and what we
 //! answer. Pure: bytes in, types or faults out.
 //!
-//! A request travels: `strict_json` → `read` (names, types, ranges) → `accept` (everything against everything), with
+//! A request travels: `strict_json` → `read` (names, types, ranges) → `judge` (everything against everything), with
 //! `place` for uris and `expand` for presets and codecs → [`Accepted`]: a [`JobSpec`] in clear, secrets apart.
 
 mod accept;
@@ -13,10 +13,12 @@ mod expand;
 mod fault;
 mod fields;
 mod hidden;
+mod judge;
 mod place;
 mod policy;
 mod preset;
 mod read;
+mod refresh;
 mod request;
 mod request_hash;
 mod secret;

@@ -1,5 +1,5 @@
 //! `POST /transcode`, as a client writes it (design §6). Presets are not yet expanded, nothing is yet checked against
-//! anything else; `read.rs` makes these and `accept.rs` judges them.
+//! anything else; `read.rs` makes these and `judge.rs` judges them.
 
 use std::collections::BTreeMap;
 

@@ -96,10 +96,6 @@ impl Api {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    pub fn address(&self) -> &str {
-        self.url.strip_prefix("http://").unwrap()
-    }
-
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap()
     }

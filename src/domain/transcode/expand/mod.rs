@@ -1,15 +1,19 @@
 //! From an output as it is asked for to an output as it will be made: the preset below, the inline fields above, and
 //! everything decided that was left open. What cannot be made is a fault.
 
+mod audio;
+mod video;
+
 use std::fmt::Display;
 
 use super::fault::Faults;
 use super::preset::recipe;
-use super::request::{AudioRequest, HlsRequest, OutputRequest, VideoRequest};
-use super::spec::{
-    AudioEncode, AudioSpec, ClipSpec, LoudnessSpec, MediaSpec, Rate, RenditionSpec, VideoEncode, VideoSpec,
-};
-use super::words::{AudioCodec, Container, SegmentType, VideoCodec};
+use super::request::{HlsRequest, OutputRequest};
+use super::spec::{AudioEncode, AudioSpec, ClipSpec, MediaSpec, Rate, RenditionSpec, VideoEncode, VideoSpec};
+use super::words::{Container, SegmentType, VideoCodec};
+
+/// A fault was found, and is among the others.
+struct Faulty;
 
 /// The request for one output and the preset it names.
 struct Expansion<'a> {
@@ -28,19 +32,15 @@ pub(super) fn media(asked: &OutputRequest, at: &str, faults: &Faults) -> Option<
         return None;
     };
     expansion.refuse_strangers(container);
-    expansion.check_path(container);
-    match container {
+    let media = match container {
         Container::Jpg => Some(expansion.thumbnails()),
         Container::Hls => expansion.hls(),
         _ => {
-            let video = expansion.video(container);
-            let audio = expansion.audio(container);
-            if video.is_none() && audio.is_none() {
-                faults.add(at, "must have pictures or sound; both codecs are none");
-            }
+            let (video, audio) = expansion.streams(container)?;
             Some(MediaSpec::File { container, video, audio })
         }
-    }
+    };
+    media.inspect(|_| expansion.check_path(container))
 }
 
 pub(super) fn clip(asked: &OutputRequest) -> Option<ClipSpec> {
@@ -89,6 +89,17 @@ impl Expansion<'_> {
         }
     }
 
+    /// Pictures and sound; at least one of them.
+    fn streams(&self, container: Container) -> Option<(Option<VideoSpec>, Option<AudioSpec>)> {
+        let (video, audio) = (self.video(container), self.audio(container));
+        let (Ok(video), Ok(audio)) = (video, audio) else { return None };
+        if video.is_none() && audio.is_none() {
+            self.faults.add(self.at, "must have pictures or sound; both codecs are none");
+            return None;
+        }
+        Some((video, audio))
+    }
+
     fn thumbnails(&self) -> MediaSpec {
         let base = self.base.thumbnails.clone().unwrap_or_default();
         let asked = self.asked.thumbnails.clone().unwrap_or_default();
@@ -126,12 +137,7 @@ impl Expansion<'_> {
     }
 
     fn single(&self) -> Option<RenditionSpec> {
-        let video = self.video(Container::Hls);
-        let audio = self.audio(Container::Hls);
-        if video.is_none() && audio.is_none() {
-            self.faults.add(self.at, "must have pictures or sound; both codecs are none");
-            return None;
-        }
+        let (video, audio) = self.streams(Container::Hls)?;
         Some(RenditionSpec { name: "main".into(), video, audio })
     }
 
@@ -152,8 +158,7 @@ impl Expansion<'_> {
                 );
             }
         }
-        let video = self.video(Container::Hls);
-        let audio = self.audio(Container::Hls);
+        let (video, audio) = self.streams(Container::Hls)?;
         let Some(VideoSpec::Encode(video)) = video else {
             self.fault("video/codec", "must be h264 or hevc where there are renditions");
             return None;
@@ -173,156 +178,6 @@ impl Expansion<'_> {
             RenditionSpec { name: format!("{}p", rung.height), video: Some(VideoSpec::Encode(video)), audio }
         });
         Some(made.collect())
-    }
-
-    fn video(&self, container: Container) -> Option<VideoSpec> {
-        let asked = self.asked.video.clone().unwrap_or_default();
-        if asked.crf.is_some() && asked.bitrate_kbps.is_some() {
-            self.fault("video/bitrate_kbps", "stands beside crf: say one of them");
-        }
-        let wanted = lay_video(&asked, self.base.video.as_ref());
-        let codec = wanted.codec.unwrap_or(container.video_codecs()[0]);
-        if !container.video_codecs().contains(&codec) {
-            let field = if asked.codec.is_some() { "video/codec" } else { "container" };
-            self.fault(field, cannot_hold(container, codec, container.video_codecs()));
-            return None;
-        }
-        if matches!(codec, VideoCodec::Copy | VideoCodec::None) {
-            self.refuse_video_options(&asked, codec);
-            return (codec == VideoCodec::Copy).then_some(VideoSpec::Copy);
-        }
-        let (usual, range) = codec.crf();
-        if wanted.crf.is_some_and(|crf| !range.contains(&crf)) {
-            self.fault("video/crf", format!("must be from {} to {} for {codec}", range.start(), range.end()));
-        }
-        let rate = match wanted.bitrate_kbps {
-            Some(bitrate) => Rate::BitrateKbps(bitrate),
-            None => Rate::Crf(wanted.crf.unwrap_or(usual)),
-        };
-        if let (Rate::BitrateKbps(average), Some(most)) = (rate, wanted.max_bitrate_kbps)
-            && most < average
-        {
-            self.fault("video/max_bitrate_kbps", "must not be less than bitrate_kbps");
-        }
-        Some(VideoSpec::Encode(VideoEncode {
-            codec,
-            width: wanted.width,
-            height: wanted.height,
-            rate,
-            max_bitrate_kbps: wanted.max_bitrate_kbps,
-            fps: wanted.fps,
-        }))
-    }
-
-    fn refuse_video_options(&self, asked: &VideoRequest, codec: VideoCodec) {
-        for (field, is_there) in [
-            ("width", asked.width.is_some()),
-            ("height", asked.height.is_some()),
-            ("crf", asked.crf.is_some()),
-            ("bitrate_kbps", asked.bitrate_kbps.is_some()),
-            ("max_bitrate_kbps", asked.max_bitrate_kbps.is_some()),
-            ("fps", asked.fps.is_some()),
-        ] {
-            if is_there {
-                self.fault(&format!("video/{field}"), nothing_encoded(codec));
-            }
-        }
-    }
-
-    fn audio(&self, container: Container) -> Option<AudioSpec> {
-        let asked = self.asked.audio.clone().unwrap_or_default();
-        let wanted = lay_audio(&asked, self.base.audio.as_ref());
-        let codec = wanted.codec.unwrap_or(container.audio_codecs()[0]);
-        if !container.audio_codecs().contains(&codec) {
-            let field = if asked.codec.is_some() { "audio/codec" } else { "container" };
-            self.fault(field, cannot_hold(container, codec, container.audio_codecs()));
-            return None;
-        }
-        if matches!(codec, AudioCodec::Copy | AudioCodec::None) {
-            self.refuse_audio_options(&asked, codec);
-            return (codec == AudioCodec::Copy).then_some(AudioSpec::Copy);
-        }
-        self.check_audio(&wanted, codec);
-        let loudness = wanted.loudness.map(|loudness| LoudnessSpec {
-            target_lufs: loudness.target_lufs,
-            true_peak_db: loudness.true_peak_db.unwrap_or(-1.5),
-        });
-        Some(AudioSpec::Encode(AudioEncode {
-            codec,
-            bitrate_kbps: codec.bitrate_kbps().map(|(usual, _)| wanted.bitrate_kbps.unwrap_or(usual)),
-            channels: wanted.channels,
-            sample_rate: wanted.sample_rate,
-            loudness,
-        }))
-    }
-
-    fn check_audio(&self, wanted: &AudioRequest, codec: AudioCodec) {
-        match (codec.bitrate_kbps(), wanted.bitrate_kbps) {
-            (None, Some(_)) => {
-                self.fault("audio/bitrate_kbps", format!("must be left out: {codec} is lossless"));
-            }
-            (Some((_, most)), Some(bitrate)) if bitrate > most => {
-                self.fault("audio/bitrate_kbps", format!("must be at most {most} for {codec}"));
-            }
-            _ => {}
-        }
-        if wanted.channels.is_some_and(|channels| channels > codec.max_channels()) {
-            self.fault("audio/channels", format!("must be at most {} for {codec}", codec.max_channels()));
-        }
-        if wanted.sample_rate.is_some_and(|rate| !codec.sample_rates().contains(&rate)) {
-            self.fault(
-                "audio/sample_rate",
-                format!("must be one of {} for {codec}", listed(codec.sample_rates())),
-            );
-        }
-    }
-
-    fn refuse_audio_options(&self, asked: &AudioRequest, codec: AudioCodec) {
-        for (field, is_there) in [
-            ("bitrate_kbps", asked.bitrate_kbps.is_some()),
-            ("channels", asked.channels.is_some()),
-            ("sample_rate", asked.sample_rate.is_some()),
-            ("loudness", asked.loudness.is_some()),
-        ] {
-            if is_there {
-                self.fault(&format!("audio/{field}"), nothing_encoded(codec));
-            }
-        }
-    }
-}
-
-/// Inline over preset. Another codec brings its own scale of quality, so the preset's is forgotten with it.
-fn lay_video(asked: &VideoRequest, base: Option<&VideoRequest>) -> VideoRequest {
-    let base = base.cloned().unwrap_or_default();
-    let base = match asked.codec {
-        None => base,
-        Some(codec) if base.codec == Some(codec) => base,
-        Some(VideoCodec::Copy | VideoCodec::None) => VideoRequest::default(),
-        Some(_) => VideoRequest { crf: None, bitrate_kbps: None, max_bitrate_kbps: None, ..base },
-    };
-    let says_rate = asked.crf.is_some() || asked.bitrate_kbps.is_some();
-    VideoRequest {
-        codec: asked.codec.or(base.codec),
-        width: asked.width.or(base.width),
-        height: asked.height.or(base.height),
-        crf: if says_rate { asked.crf } else { base.crf },
-        bitrate_kbps: if says_rate { asked.bitrate_kbps } else { base.bitrate_kbps },
-        max_bitrate_kbps: asked.max_bitrate_kbps.or(base.max_bitrate_kbps),
-        fps: asked.fps.or(base.fps),
-    }
-}
-
-/// As [`lay_video`].
-fn lay_audio(asked: &AudioRequest, base: Option<&AudioRequest>) -> AudioRequest {
-    let base = base.cloned().unwrap_or_default();
-    let is_other = asked.codec.is_some() && asked.codec != base.codec;
-    let base = if is_other { AudioRequest::default() } else { base };
-    AudioRequest {
-        codec: asked.codec.or(base.codec),
-        bitrate_kbps: asked.bitrate_kbps.or(base.bitrate_kbps),
-        channels: asked.channels.or(base.channels),
-        sample_rate: asked.sample_rate.or(base.sample_rate),
-        loudness: asked.loudness.clone().or(base.loudness),
     }
 }
 
