@@ -28,7 +28,7 @@ mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
-	cargo bench --bench queue --bench line --bench outbox --bench people
+	cargo bench --bench queue --bench line --bench outbox --bench people --bench api
 
 schema: setup ## Write docs/schema.sql and the surface file of this release as they are now
 	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{Config, NoTls};
 use tokio_util::sync::CancellationToken;
 
-use euterpe::dev::{Cluster, Durability};
+use euterpe::dev::Cluster;
 use euterpe::domain::{Delivery, NewJob, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store, Wakeups, migrate};
 use euterpe::worker::{self, Handler, Held, JobEnding, Jobs, Lane, Pace};
@@ -19,12 +19,9 @@ const QUEUE: &str = "transcode";
 
 #[tokio::main]
 async fn main() {
-    let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())));
-    let cluster =
-        Cluster::start(&dir, Durability::Durable, &["shared_buffers=256MB", "max_wal_size=4GB"]).unwrap();
-    run(&cluster).await;
-    cluster.stop();
-    std::fs::remove_dir_all(&dir).unwrap();
+    let bench = bare::Bench::start();
+    run(&bench.cluster).await;
+    bench.end();
 }
 
 async fn run(cluster: &Cluster) {

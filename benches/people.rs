@@ -1,6 +1,8 @@
 //! `make bench`: what it costs to look, with 100,000 jobs in all states and 8 connections at work.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, missing_docs)]
 
+mod bare;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, Config, NoTls};
 
-use euterpe::dev::{Cluster, Durability};
+use euterpe::dev::Cluster;
 use euterpe::domain::{Claim, Delivery, JobFailure, JobStatus, NewJob, RequesterId, WorkerId};
 use euterpe::store::{NewRequester, Store, migrate};
 
@@ -31,12 +33,9 @@ const QUESTIONS: [(&str, &str); 10] = [
 
 #[tokio::main]
 async fn main() {
-    let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())));
-    let cluster =
-        Cluster::start(&dir, Durability::Durable, &["shared_buffers=512MB", "max_wal_size=4GB"]).unwrap();
-    run(&cluster).await;
-    cluster.stop();
-    std::fs::remove_dir_all(&dir).unwrap();
+    let bench = bare::Bench::start();
+    run(&bench.cluster).await;
+    bench.end();
 }
 
 async fn run(cluster: &Cluster) {

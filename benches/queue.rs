@@ -11,7 +11,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tokio_postgres::{Client, Config, NoTls};
 
-use euterpe::dev::{Cluster, Durability};
+use euterpe::dev::Cluster;
 use euterpe::domain::{Claim, JobStatus, NewJob, RequesterId, WorkerId};
 use euterpe::store::{NewRequester, Store, migrate};
 
@@ -19,13 +19,9 @@ const QUEUE: &str = "transcode";
 
 #[tokio::main]
 async fn main() {
-    // On a disk: the first is about fsync.
-    let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())));
-    let cluster =
-        Cluster::start(&dir, Durability::Durable, &["shared_buffers=256MB", "max_wal_size=4GB"]).unwrap();
-    run(&cluster).await;
-    cluster.stop();
-    std::fs::remove_dir_all(&dir).unwrap();
+    let bench = bare::Bench::start();
+    run(&bench.cluster).await;
+    bench.end();
 }
 
 async fn run(cluster: &Cluster) {

@@ -29,15 +29,8 @@ declare
   v_job inbox_jobs%rowtype;
 begin
   perform _insist_read_committed();
-  perform _lock_jobs(array[p_job_id]);
+  v_job := _take_job(p_job_id, p_requester_id);
   v_now := _now();
-  select j.* into v_job
-    from inbox_jobs j
-   where j.job_id = p_job_id
-     and (p_requester_id is null or j.requester_id = p_requester_id);
-  if not found then
-    raise exception using errcode = 'UT004', message = format('there is no job %s', p_job_id);
-  end if;
   if v_job.finished_at is not null then
     raise exception using
       errcode = 'UT002',

@@ -43,15 +43,8 @@ begin
       errcode = 'invalid_parameter_value',
       message = 'redrive_job_v1: credentials are sealed to a job, so p_sealed needs p_new_job_id';
   end if;
-  perform _lock_jobs(array[p_job_id]);
+  v_old := _take_job(p_job_id, p_requester_id);
   v_now := _now();
-  select j.* into v_old
-    from inbox_jobs j
-   where j.job_id = p_job_id
-     and (p_requester_id is null or j.requester_id = p_requester_id);
-  if not found then
-    raise exception using errcode = 'UT004', message = format('there is no job %s', p_job_id);
-  end if;
   if v_old.status not in ('failed', 'dead_letter') or v_old.redriven_as is not null then
     raise exception using
       errcode = 'UT002',

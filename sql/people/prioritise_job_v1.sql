@@ -34,11 +34,7 @@ begin
       errcode = 'invalid_parameter_value',
       message = format('prioritise_job_v1: p_priority=%s must be in 0..1000', p_priority);
   end if;
-  perform _lock_jobs(array[p_job_id]);
-  select j.* into v_job from inbox_jobs j where j.job_id = p_job_id;
-  if not found then
-    raise exception using errcode = 'UT004', message = format('there is no job %s', p_job_id);
-  end if;
+  v_job := _take_job(p_job_id, null);
   if v_job.status <> 'queued' then
     raise exception using
       errcode = 'UT002',

@@ -23,16 +23,12 @@ set search_path = euterpe, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 declare
-  v_status text;
+  v_job inbox_jobs%rowtype;
 begin
   perform _insist_read_committed();
-  perform _lock_jobs(array[p_job_id]);
-  select j.status into v_status from inbox_jobs j where j.job_id = p_job_id and j.requester_id = p_requester_id;
-  if not found then
-    raise exception using errcode = 'UT004', message = format('there is no job %s', p_job_id);
-  end if;
-  if v_status in ('succeeded', 'failed', 'dead_letter') then
-    raise exception using errcode = 'UT002', message = format('job %s has ended already: %s', p_job_id, v_status);
+  v_job := _take_job(p_job_id, coalesce(p_requester_id, ''));
+  if v_job.finished_at is not null then
+    raise exception using errcode = 'UT002', message = format('job %s has ended already: %s', p_job_id, v_job.status);
   end if;
   return _store_credentials(_now(), p_job_id, p_expected_version, p_sealed);
 end;
