@@ -3,12 +3,13 @@
 
 mod bare;
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use euterpe::dev::Cluster;
 use euterpe::domain::{Claim, Delivery, JobFailure, JobStatus, NewJob, RequesterId, WorkerId};
@@ -16,6 +17,10 @@ use euterpe::store::{NewRequester, Store, migrate};
 
 const QUEUE: &str = "transcode";
 const JOBS: usize = 100_000;
+
+const PLANS: &str = "# What the ten questions cost, as Postgres tells it\n\n\
+    `explain (analyze, buffers)` of each question of [operations.md](operations.md), with 100,000 jobs in all states \
+    and 8\nconnections at work. Written by the bench: `EUTERPE_WRITE_PLANS=docs/plans.md cargo bench --bench people`.\n";
 
 /// The ten questions of docs/operations.md.
 const QUESTIONS: [(&str, &str); 10] = [
@@ -70,6 +75,7 @@ async fn run(cluster: &Cluster) {
         .get(0);
     println!("{JOBS} jobs in all states, 8 connections at work, asked as euterpe_readonly:\n");
     println!("| question | rows | buffers | ms |\n|---|---|---|---|");
+    let mut plans = String::from(PLANS);
     for (name, sql) in QUESTIONS {
         let sql = sql.replace("$1", &format!("'{job}'"));
         reader.query(&sql, &[]).await.unwrap();
@@ -80,6 +86,14 @@ async fn run(cluster: &Cluster) {
         let sql = format!("set search_path = euterpe; explain (analyze, buffers, format json) {sql}");
         let plan = client.simple_query(&sql).await.unwrap();
         println!("| {name} | {rows} | {} | {took:.0} |", buffers(&plan));
+        let text = sql.replace("format json", "costs off, timing off, summary off");
+        let plan = client.simple_query(&text).await.unwrap();
+        let statement = sql.rsplit_once(") ").unwrap().1.replace(&job.to_string(), "…");
+        write!(plans, "\n## {name}: `{statement}`\n\n```\n{}\n```\n", lines(&plan).join("\n")).unwrap();
+    }
+    // `EUTERPE_WRITE_PLANS=docs/plans.md make bench` writes the page.
+    if let Some(path) = std::env::var_os("EUTERPE_WRITE_PLANS") {
+        std::fs::write(path, plans).unwrap();
     }
     is_over.store(true, Ordering::SeqCst);
     for worker in workers {
@@ -87,15 +101,16 @@ async fn run(cluster: &Cluster) {
     }
 }
 
-fn buffers(plan: &[tokio_postgres::SimpleQueryMessage]) -> i64 {
-    let text = plan
-        .iter()
-        .find_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-            _ => None,
-        })
-        .unwrap();
-    let plan: Value = serde_json::from_str(text).unwrap();
+fn lines(plan: &[SimpleQueryMessage]) -> Vec<&str> {
+    let row = |message| match message {
+        &SimpleQueryMessage::Row(ref row) => row.get(0),
+        _ => None,
+    };
+    plan.iter().filter_map(row).collect()
+}
+
+fn buffers(plan: &[SimpleQueryMessage]) -> i64 {
+    let plan: Value = serde_json::from_str(&lines(plan).concat()).unwrap();
     let plan = &plan[0]["Plan"];
     plan["Shared Hit Blocks"].as_i64().unwrap() + plan["Shared Read Blocks"].as_i64().unwrap()
 }

@@ -134,12 +134,13 @@ impl<L: Lane, H: Handler<L>> Crew<L, H> {
             let ending = if too_late { L::not_started() } else { self.work(item, &held).await };
             self.settler.settle(held.claim(), ending).await
         };
+        // An ending that is written makes the claim stale, too: then it is not lost, but done.
         tokio::select! {
             biased;
+            _ = work => {}
             lost = held.lost() => {
                 tracing::warn!(item = L::name_of(held.claim()), outcome = ?lost.0, "lost its claim; the work is dropped");
             }
-            _ = work => {}
         }
     }
 
