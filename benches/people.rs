@@ -102,11 +102,12 @@ async fn run(cluster: &Cluster) {
 }
 
 fn lines(plan: &[SimpleQueryMessage]) -> Vec<&str> {
-    let row = |message| match message {
-        &SimpleQueryMessage::Row(ref row) => row.get(0),
-        _ => None,
-    };
-    plan.iter().filter_map(row).collect()
+    plan.iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        })
+        .collect()
 }
 
 fn buffers(plan: &[SimpleQueryMessage]) -> i64 {
