@@ -6,6 +6,9 @@
 --   answers up to p_limit rows; the cursor for the next page is the last job_id. A page that looked at 10,000 jobs and
 --           found fewer ends with a row whose status is null: go on after that one.
 --   cost    an index range of the requester's jobs; at most 10,000 of them per call, however rare the status
+--
+-- between x and x, ordered by both: only an index that begins with the requester has that order, so nobody else's jobs
+-- are walked past (see the view tenants).
 create or replace function euterpe.list_jobs_v1(
   p_requester_id text,
   p_status       text    default null,
@@ -46,9 +49,9 @@ begin
     select j.job_id, j.external_id, j.status, j.attempt_count, j.max_attempts, j.last_error, j.created_at, j.updated_at,
            j.finished_at
       from inbox_jobs j
-     where j.requester_id = p_requester_id and j.job_id < v_before
+     where j.requester_id between p_requester_id and p_requester_id and j.job_id < v_before
        and (p_external_id is null or j.external_id = p_external_id)
-     order by j.job_id desc
+     order by j.requester_id desc, j.job_id desc
      limit 10000
   loop
     v_seen := v_seen + 1;
