@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use metrics_exporter_prometheus::PrometheusHandle;
 use rand::RngExt;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,9 +12,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::domain::WorkerId;
+use crate::domain::{WorkerId, causes};
 use crate::store::surface::Role;
-use crate::store::{Store, Wakeups};
+use crate::store::{Store, StoreError, Wakeups};
 use crate::{config, telemetry};
 
 /// A service that runs: its store, its name, its stop, and what it does on the side.
@@ -43,23 +44,28 @@ impl Service {
         let (database, direct) = (config::database(env, program)?, config::direct_database(env, program)?);
         let metrics_listen = config::listen(env, "EUTERPE_METRICS_LISTEN", metrics_listen)?;
         let may_be_unsafe = config::allows_unsafe_durability(env)?;
+        let answers_in = config::database_patience(env)?;
         let stop = stop_on_signal().context("cannot listen for signals")?;
 
         let wakeups = Wakeups::connect(direct);
         // Callers of the HTTP tier are told at once when it is overloaded; workers can wait.
         let patience = Duration::from_millis(if role == Role::Api { 500 } else { 5000 });
-        let store = Store::with_patience(database, connections, patience).with_wakeups(wakeups.clone());
-        store.check_surface(role).await?;
+        let store = Store::with_patience(database, connections, patience)
+            .answering_in(answers_in)
+            .with_wakeups(wakeups.clone());
+        store.check_surface(role).await.map_err(explained)?;
         store.check_durability(may_be_unsafe).await?;
         let worker = WorkerId::of_this_boot(env);
-        store.worker_seen(&worker, role.as_str(), None).await?;
+        store.worker_seen(&worker, role.as_str(), None).await.with_context(|| {
+            format!("is the login of EUTERPE_DATABASE_URL a member of euterpe_{}?", role.as_str())
+        })?;
 
         let listener =
             TcpListener::bind(metrics_listen).await.context("cannot listen on EUTERPE_METRICS_LISTEN")?;
         tracing::info!(listen = %listener.local_addr()?, "health and metrics");
         let numbers = telemetry::count()?;
-        let health = telemetry::serve_health(listener, store.clone(), role, numbers, stop.clone());
-        let house = keep_house(store.clone(), worker.clone(), role);
+        let health = telemetry::serve_health(listener, store.clone(), role, numbers.clone(), stop.clone());
+        let house = keep_house(store.clone(), worker.clone(), role, numbers);
         let aside = [tokio::spawn(health), tokio::spawn(house)].map(AbortOnDropHandle::new);
         tracing::info!(worker.id = worker.as_str(), release = env!("CARGO_PKG_VERSION"), "{program} started");
         Ok(Self { store, wakeups, worker, stop, _aside: aside })
@@ -74,21 +80,33 @@ impl Service {
 
 /// Every ten seconds: this process is there, the slower things are done by whoever comes first, and the metrics say how
 /// full the lines are.
-async fn keep_house(store: Store, worker: WorkerId, role: Role) {
+async fn keep_house(store: Store, worker: WorkerId, role: Role, numbers: PrometheusHandle) {
     loop {
+        numbers.run_upkeep(); // else samples pile up wherever nobody scrapes
         let done = async {
             store.upkeep().await?;
             store.worker_seen(&worker, role.as_str(), None).await?;
             telemetry::tell_depths(&store.queue_depths().await?);
-            telemetry::tell_pool(store.pool_status());
-            Ok::<(), crate::store::StoreError>(())
+            Ok::<(), StoreError>(())
         };
         if let Err(error) = done.await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "upkeep failed; will try again");
+            tracing::warn!(error = causes(&error), "upkeep failed; will try again");
         }
         let jitter = rand::rng().random_range(8_000..12_000);
         sleep(Duration::from_millis(jitter)).await;
     }
+}
+
+/// At boot, somebody is there to set it right.
+fn explained(error: StoreError) -> anyhow::Error {
+    let is_away = matches!(error, StoreError::Unavailable(_));
+    let error = anyhow::Error::from(error);
+    if !is_away {
+        return error;
+    }
+    error.context(
+        "cannot use the database that EUTERPE_DATABASE_URL names; is it right, and is the server up?",
+    )
 }
 
 /// The last word of a program.

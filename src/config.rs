@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::domain::EgressPolicy;
 use crate::domain::transcode::Policy;
+use crate::face::serve::Limits;
 use crate::worker::{Lease, Pace};
 
 /// A setting that cannot be used, with what it may be.
@@ -43,13 +44,20 @@ pub fn database(
     env: impl Fn(&str) -> Option<String>,
     program: &str,
 ) -> Result<tokio_postgres::Config, BadSetting> {
-    const NAME: &str = "EUTERPE_DATABASE_URL";
-    let url = env(NAME).ok_or(BadSetting::Missing {
-        name: NAME,
+    database_in(env, "EUTERPE_DATABASE_URL", program)
+}
+
+fn database_in(
+    env: impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    program: &str,
+) -> Result<tokio_postgres::Config, BadSetting> {
+    let url = env(name).ok_or(BadSetting::Missing {
+        name,
         needed: "say which database, e.g. postgres://user@localhost/euterpe",
     })?;
     let mut config: tokio_postgres::Config = url.parse().map_err(|_| BadSetting::Unusable {
-        name: NAME,
+        name,
         value: "…".into(),
         problem: "is neither a postgres:// url nor a key=value connection string".into(),
     })?;
@@ -69,7 +77,7 @@ pub fn direct_database(
     program: &str,
 ) -> Result<tokio_postgres::Config, BadSetting> {
     const NAME: &str = "EUTERPE_DIRECT_DATABASE_URL";
-    database(|name| env(NAME).or_else(|| env(name)), program)
+    if env(NAME).is_some() { database_in(env, NAME, program) } else { database(env, program) }
 }
 
 /// What requests are accepted, and where we let ourselves be sent.
@@ -100,6 +108,27 @@ pub fn policy(env: impl Fn(&str) -> Option<String>) -> Result<Policy, BadSetting
 /// How many connections to Postgres the HTTP tier holds: `EUTERPE_API_CONNECTIONS`.
 pub fn api_connections(env: impl Fn(&str) -> Option<String>) -> Result<usize, BadSetting> {
     setting(env, "EUTERPE_API_CONNECTIONS", 16, 1..=200)
+}
+
+/// Where connections to the HTTP tier end: `EUTERPE_HTTP_CONNECTIONS`, `EUTERPE_HEAD_SECONDS`, `EUTERPE_BODY_SECONDS`.
+pub fn http_limits(env: impl Fn(&str) -> Option<String>) -> Result<Limits, BadSetting> {
+    let usual = Limits::default();
+    let seconds = |name: &'static str, usual: Duration| {
+        setting(&env, name, usual.as_secs(), 1..=60).map(Duration::from_secs)
+    };
+    Ok(Limits {
+        connections: setting(&env, "EUTERPE_HTTP_CONNECTIONS", usual.connections, 1..=65_536)?,
+        head: seconds("EUTERPE_HEAD_SECONDS", usual.head)?,
+        body: seconds("EUTERPE_BODY_SECONDS", usual.body)?,
+        ..usual
+    })
+}
+
+/// How long one call of the database may take before its connection is given up: `EUTERPE_DATABASE_SECONDS`.
+///
+/// Beyond the `statement_timeout` of our roles (10 s): a server that is there has refused before, so this one is not.
+pub fn database_patience(env: impl Fn(&str) -> Option<String>) -> Result<Duration, BadSetting> {
+    setting(env, "EUTERPE_DATABASE_SECONDS", 12, 1..=600).map(Duration::from_secs)
 }
 
 /// `EUTERPE_ALLOW_UNSAFE_DURABILITY`: whoever says true accepts that a crash of Postgres loses accepted jobs.

@@ -56,6 +56,7 @@ pub async fn serve_health(
     metrics: PrometheusHandle,
     stop: CancellationToken,
 ) {
+    let pool = store.clone();
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
@@ -70,7 +71,13 @@ pub async fn serve_health(
                 }
             }),
         )
-        .route("/metrics", get(move || std::future::ready(metrics.render())));
+        .route(
+            "/metrics",
+            get(move || {
+                tell_pool(pool.pool_status()); // as it is now: in an outage nobody else would tell
+                std::future::ready(metrics.render())
+            }),
+        );
     serve(listener, router, Limits { connections: 64, ..Limits::default() }, stop).await;
 }
 

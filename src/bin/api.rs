@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Parser;
 use euterpe::boot::{self, Service};
 use euterpe::config;
 use euterpe::crypto::{Keyring, Peppers};
-use euterpe::face::serve::{Limits, serve};
+use euterpe::face::serve::serve;
 use euterpe::face::transcode::{Face, router};
 use euterpe::store::surface::Role;
 use tokio::net::TcpListener;
@@ -28,12 +29,13 @@ async fn run() -> anyhow::Result<()> {
     let (keys, peppers) = (Arc::new(Keyring::from_env(env)?), Peppers::from_env(env)?);
     let (policy, http) =
         (config::policy(env)?, config::listen(env, "EUTERPE_HTTP_LISTEN", "127.0.0.1:8080")?);
-    let connections = config::api_connections(env)?;
+    let (connections, limits) = (config::api_connections(env)?, config::http_limits(env)?);
     let service = Service::start(env, "euterpe-api", Role::Api, "127.0.0.1:9464", connections).await?;
 
-    let listener = TcpListener::bind(http).await?;
+    let listener = TcpListener::bind(http).await.context("cannot listen on EUTERPE_HTTP_LISTEN")?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    let face = Face::new(service.store.clone(), &service.wakeups, keys, peppers, policy);
-    serve(listener, router(Arc::new(face)), Limits::default(), service.stop.clone()).await;
+    let face = Face::new(service.store.clone(), &service.wakeups, keys, peppers, policy)
+        .within(limits.body, service.stop.clone());
+    serve(listener, router(Arc::new(face)), limits, service.stop.clone()).await;
     service.end().await
 }

@@ -1,5 +1,6 @@
 //! The contract's words as types: parsed at the border, then carried. Nothing here does I/O.
 
+mod causes;
 mod claim;
 mod egress;
 mod event;
@@ -11,6 +12,7 @@ mod secret;
 pub mod transcode;
 mod worker_id;
 
+pub use causes::causes;
 pub use claim::{Claim, Outcome};
 pub use egress::{EgressFault, EgressPolicy, is_local_name, is_public, origin};
 pub use event::{BadEventId, Delivery, EventClaim, EventRef, EventReleaseReason};

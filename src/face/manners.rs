@@ -15,6 +15,8 @@ use crate::face::transcode::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_URI: usize = 2048;
+const MAX_HEADERS: usize = 64;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// On every answer, errors included.
 const PROTECTING: [(HeaderName, &str); 6] = [
@@ -33,7 +35,8 @@ pub async fn keep(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route =
         request.extensions().get::<MatchedPath>().map_or("none".to_owned(), |path| path.as_str().to_owned());
-    let span = tracing::info_span!("request", request.id = %id.to_str().unwrap_or_default(), %method, route);
+    let name = id.to_str().unwrap_or_default();
+    let span = tracing::info_span!("request", request.id = name, http.method = %method, http.route = route);
 
     let answered = async {
         match head_complaint(&request) {
@@ -44,8 +47,11 @@ pub async fn keep(request: Request, next: Next) -> Response {
     let mut response = answered.instrument(span.clone()).await;
 
     let (status, took) = (response.status().as_u16(), begun.elapsed());
-    span.in_scope(|| tracing::info!(status, duration_ms = took.as_millis(), "answered"));
-    let labels = [("method", method.to_string()), ("route", route), ("status", status.to_string())];
+    span.in_scope(|| tracing::info!(http.status = status, http.duration_ms = took.as_millis(), "answered"));
+    // A method may be any word: whoever sends made-up ones must not fill our memory with numbers about them.
+    let is_known = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"].contains(&method.as_str());
+    let method = if is_known { method.to_string() } else { "other".to_owned() };
+    let labels = [("method", method), ("route", route), ("status", status.to_string())];
     metrics::histogram!("euterpe_http_request_seconds", &labels).record(took);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -79,8 +85,11 @@ fn head_complaint(request: &Request) -> Option<&'static str> {
     if uri.to_string().len() > MAX_URI {
         return Some("the path and query may have at most 2048 bytes");
     }
-    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
-        return Some("send Content-Length or Transfer-Encoding, not both");
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
+        return Some("send at most 64 headers, and at most 16 KiB of them");
     }
+    // Content-Length beside Transfer-Encoding never gets here as both: hyper forgets the length, as RFC 9112 §6.3 has
+    // it, and reads nothing more on that connection.
     None
 }

@@ -17,6 +17,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::domain::causes;
+
 /// Where a connection ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -24,8 +26,12 @@ pub struct Limits {
     pub connections: usize,
     /// From the first moment, or the last answer, to the end of the next request's head.
     pub head: Duration,
+    /// For a whole body.
+    pub body: Duration,
     /// A connection's whole life; then it is closed between two requests.
     pub age: Duration,
+    /// How long the last request of a connection that has grown old may take: longer than any `wait=`.
+    pub last_request: Duration,
     /// How long requests under way may take after a stop.
     pub drain: Duration,
 }
@@ -35,7 +41,10 @@ impl Default for Limits {
         Self {
             connections: 1024,
             head: Duration::from_secs(10),
+            // 256 KiB take no longer on any line that deserves the name.
+            body: Duration::from_secs(10),
             age: Duration::from_secs(600),
+            last_request: Duration::from_secs(90),
             drain: Duration::from_secs(10),
         }
     }
@@ -48,6 +57,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
     while let Some((stream, seat)) = next(&listener, &seats, &stop).await {
         served.spawn(converse(stream, router.clone(), limits, stop.clone(), seat));
     }
+    drop(listener); // whoever comes now is refused and goes elsewhere, instead of waiting for nobody
     served.close();
     if timeout(limits.drain, served.wait()).await.is_err() {
         tracing::warn!(connections = served.len(), "stopping with requests under way");
@@ -66,7 +76,7 @@ async fn next(
                 Ok((stream, _)) => return (stream, seat),
                 // Out of file descriptors, most likely: others must end first.
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot accept a connection");
+                    tracing::warn!(error = causes(&error), "cannot accept a connection");
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -90,15 +100,24 @@ async fn converse(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
-        .max_buf_size(16 * 1024)
-        .max_headers(64)
+        // More than `manners` lets pass: what is too much gets an answer in our shape. Beyond these, and for what is no
+        // HTTP at all, hyper answers 431 or 400 without a body, and closes.
+        .max_buf_size(64 * 1024)
+        .max_header_size(64 * 1024)
+        .max_headers(200)
         .half_close(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return, // how a client leaves is its own business
         () = stop.cancelled() => {}
-        () = sleep(limits.age) => {}
+        () = sleep(limits.age) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                _ = timeout(limits.last_request, connection.as_mut()) => return,
+                () = stop.cancelled() => {}
+            }
+        }
     }
     connection.as_mut().graceful_shutdown();
     let _ = timeout(limits.drain, connection).await;

@@ -112,8 +112,10 @@ impl From<tokio_postgres::Error> for StoreError {
 
 impl From<PoolError> for StoreError {
     fn from(error: PoolError) -> Self {
+        // Also when the server is there and does not let us in: a password or certificate that has just been changed
+        // is an outage to whoever asks.
         match error {
-            PoolError::Backend(error) => error.into(),
+            PoolError::Backend(error) => Self::Unavailable(error.into()),
             other => Self::Unavailable(other.into()),
         }
     }

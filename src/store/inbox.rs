@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
 
+use super::count;
 use super::wake::{ALL, EVENTS};
 use super::{Result, Store, StoreError};
 use crate::domain::{
@@ -144,7 +145,9 @@ impl Store {
             .await?;
         self.tell(&[queue, EVENTS]);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
-        enqueued(row)
+        let enqueued = enqueued(row)?;
+        count::moved(JobStatus::Queued, usize::from(!enqueued.replayed));
+        Ok(enqueued)
     }
 
     /// Puts a batch of jobs of one requester in the inbox; one bad job harms no other.
@@ -162,13 +165,17 @@ impl Store {
 
         let rows = self.rows(SQL, &[&requester.as_str(), &Json(jobs), &queue]).await?;
         self.tell(&[queue, EVENTS]);
-        rows.iter()
+        let items: Vec<EnqueuedItem> = rows
+            .iter()
             .map(|row| match row.try_get("outcome")? {
                 "conflict" => Ok(EnqueuedItem::Conflict(row.try_get("message")?)),
                 "invalid" => Ok(EnqueuedItem::Invalid(row.try_get("message")?)),
                 _ => enqueued(row).map(EnqueuedItem::Accepted),
             })
-            .collect()
+            .collect::<Result<_>>()?;
+        let is_new = |item: &&EnqueuedItem| matches!(item, EnqueuedItem::Accepted(job) if !job.replayed);
+        count::moved(JobStatus::Queued, items.iter().filter(is_new).count());
+        Ok(items)
     }
 
     /// Hands up to `limit` ready jobs to `worker`, each behind a new fence.
@@ -193,6 +200,7 @@ impl Store {
         if !rows.is_empty() {
             self.tell(&[EVENTS]);
         }
+        count::moved(JobStatus::Claimed, rows.len());
         rows.iter().map(claimed_job).collect()
     }
 
@@ -254,7 +262,8 @@ impl Store {
         let rows =
             self.rows(SQL, &[&worker.as_str(), &fence.job_ids, &fence.versions, &fence.tokens, &to]).await?;
         self.tell(&[EVENTS]);
-        rows.iter()
+        let answers: Vec<Advanced> = rows
+            .iter()
             .map(|row| {
                 Ok(Advanced {
                     job_id: JobId(row.try_get("job_id")?),
@@ -262,7 +271,12 @@ impl Store {
                     attempt_count: row.try_get("attempt_count")?,
                 })
             })
-            .collect()
+            .collect::<Result<_>>()?;
+        for Advanced { job_id, .. } in answers.iter().filter(|answer| answer.outcome == Outcome::Ok) {
+            let step = steps.iter().find(|(claim, _)| claim.job_id == *job_id);
+            step.inspect(|(_, to)| count::moved(*to, 1));
+        }
+        Ok(answers)
     }
 
     /// Each job has succeeded, with what probing found (`source`) and what it made (`outputs`, an array).
@@ -288,7 +302,11 @@ impl Store {
             )
             .await?;
         self.tell(&[EVENTS]);
-        rows.iter().map(answered).collect()
+        let answers: Vec<Answered> = rows.iter().map(answered).collect::<Result<_>>()?;
+        for _ in answers.iter().filter(|answer| answer.outcome == Outcome::Ok) {
+            count::ended("none", JobStatus::Succeeded);
+        }
+        Ok(answers)
     }
 
     /// Each job has failed; `euterpe.error_codes` and its budget say what follows.
@@ -323,7 +341,8 @@ impl Store {
             )
             .await?;
         self.tell(&[EVENTS]);
-        rows.iter()
+        let answers: Vec<Failed> = rows
+            .iter()
             .map(|row| {
                 let to_status: Option<&str> = row.try_get("to_status")?;
                 Ok(Failed {
@@ -335,7 +354,14 @@ impl Store {
                     run_at: row.try_get("run_at")?,
                 })
             })
-            .collect()
+            .collect::<Result<_>>()?;
+        for Failed { job_id, to_status, .. } in &answers {
+            let told = failures.iter().find(|(claim, _)| claim.job_id == *job_id);
+            if let (Some((_, failure)), Some(to)) = (told, to_status) {
+                count::ended(&failure.code, *to);
+            }
+        }
+        Ok(answers)
     }
 
     /// Ends a job that nobody needs any more; says what it was doing. With a requester: only if it is theirs.
@@ -349,6 +375,7 @@ impl Store {
             select euterpe.cancel_job_v1(p_job_id => $1, p_requester_id => $2, p_why => $3) as was";
         let rows = self.rows(SQL, &[&job_id.0, &requester.map(RequesterId::as_str), &why]).await?;
         self.tell(&[EVENTS]);
+        count::ended("cancelled", JobStatus::Failed);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         Ok(row.try_get("was")?)
     }
@@ -368,6 +395,7 @@ impl Store {
         let requester = requester.map(RequesterId::as_str);
         self.rows(SQL, &[&job_id.0, &requester, &sealed, &expected, &why]).await?;
         self.tell(&[ALL]);
+        count::moved(JobStatus::Queued, 1);
         Ok(())
     }
 
@@ -386,6 +414,7 @@ impl Store {
         let requester = requester.map(RequesterId::as_str);
         let rows = self.rows(SQL, &[&job_id.0, &requester, &new_id, &sealed, &why]).await?;
         self.tell(&[ALL]);
+        count::moved(JobStatus::Queued, 1);
         let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
         Ok(JobId(row.try_get("job_id")?))
     }
@@ -410,7 +439,10 @@ impl Store {
             .rows(SQL, &[&worker.as_str(), &fence.job_ids, &fence.versions, &fence.tokens, &reasons, &delays])
             .await?;
         self.tell(&[ALL]);
-        rows.iter().map(answered).collect()
+        let answers: Vec<Answered> = rows.iter().map(answered).collect::<Result<_>>()?;
+        let back = answers.iter().filter(|answer| answer.outcome == Outcome::Ok).count();
+        count::moved(JobStatus::Queued, back);
+        Ok(answers)
     }
 }
 

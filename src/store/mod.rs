@@ -3,6 +3,7 @@
 //! Statements are prepared once per connection, name their arguments and name the columns they read, so that
 //! a function may gain a newer sibling while this binary runs.
 
+mod count;
 mod error;
 mod functions;
 mod inbox;
@@ -25,6 +26,7 @@ mod worker;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
 
@@ -45,6 +47,7 @@ pub use wake::{Wakeup, Wakeups};
 #[derive(Clone)]
 pub struct Store {
     pool: Pool,
+    answers_in: Duration,
     wakeups: Option<Wakeups>,
 }
 
@@ -73,7 +76,17 @@ impl Store {
             .create_timeout(Some(Duration::from_secs(5)))
             .build()
             .expect("a runtime is given, which is all that build() checks");
-        Self { pool, wakeups: None }
+        // Beyond the longest statement_timeout of our roles, the operators' minute.
+        Self { pool, answers_in: Duration::from_secs(90), wakeups: None }
+    }
+
+    /// The same store; a call that has no answer by then is given up, and its connection with it.
+    ///
+    /// A server that has stopped without closing its connections (a host gone, a process paused, a full disk) answers
+    /// nobody; neither its timeouts nor the kernel's end such a call.
+    #[must_use]
+    pub fn answering_in(self, answers_in: Duration) -> Self {
+        Self { answers_in, ..self }
     }
 
     /// The same store; from now on whoever waits for what it commits is told.
@@ -103,11 +116,19 @@ impl Store {
     /// Runs one prepared statement and gives back its rows.
     async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let client = self.client().await?;
-        let statement = client.prepare_cached(sql).await?;
-        let answer = client.query(&statement, params).await;
-        if answer.as_ref().is_err_and(error::met_a_reload) {
-            return Ok(client.query(&statement, params).await?);
+        if let Ok(answer) = timeout(self.answers_in, ask(&client, sql, params)).await {
+            return answer;
         }
-        Ok(answer?)
+        drop(Object::take(client)); // the next caller would stand behind this call
+        Err(StoreError::Unavailable("no answer in time".into()))
     }
+}
+
+async fn ask(client: &Object, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+    let statement = client.prepare_cached(sql).await?;
+    let answer = client.query(&statement, params).await;
+    if answer.as_ref().is_err_and(error::met_a_reload) {
+        return Ok(client.query(&statement, params).await?);
+    }
+    Ok(answer?)
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::count;
 use super::inbox::{lease_seconds, outcome, whole_seconds};
 use super::wake::{ALL, EVENTS};
 use super::{Result, Store, StoreError};
@@ -171,6 +172,9 @@ impl Store {
                 })
             })
             .collect::<Result<_>>()?;
+        for answer in &settled {
+            count::tried(answer.outcome, answer.to_status.as_deref());
+        }
         // This worker claims at once; but it may have no hand free.
         if settled.iter().any(|settled| settled.released) {
             self.tell(&[EVENTS]);

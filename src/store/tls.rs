@@ -1,7 +1,9 @@
 //! TLS to Postgres, by `sslmode` in the connection string: `disable`, `prefer` (the default) or `require`.
 //!
 //! A certificate is always verified, with the host's name: by the system's authorities, or by those in the file that
-//! `SSL_CERT_FILE` names. Over a Unix socket there is no TLS.
+//! `SSL_CERT_FILE` names. So `require` is libpq's `verify-full`. `prefer` asks the server whether it has TLS and goes on in
+//! clear only when it says no; a certificate that does not hold is refused, never passed over. Whoever sits in between may
+//! say no in its place: across a network say `require`. Over a Unix socket there is no TLS.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +13,8 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::domain::causes;
 
 /// Reading the system's authorities takes milliseconds, and they do not change while we run.
 static AUTHORITIES: OnceLock<RootCertStore> = OnceLock::new();
@@ -35,10 +39,7 @@ pub(super) fn over_tls(mut config: Config) -> (Config, MakeRustlsConnect) {
 fn authorities() -> RootCertStore {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
-        tracing::warn!(
-            error = error as &dyn std::error::Error,
-            "some certificate authorities cannot be read"
-        );
+        tracing::warn!(error = causes(error), "some certificate authorities cannot be read");
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);

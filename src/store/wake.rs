@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Config};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::tls::connect;
+use crate::domain::causes;
 
 /// Its payload is names of queues, separated by commas.
 const CHANNEL: &str = "euterpe";
@@ -127,10 +128,7 @@ async fn keep_listening(config: Config, shared: Arc<Shared>) {
         let connected = match session(&config, &shared).await {
             Ok(connected) => connected,
             Err(error) => {
-                tracing::warn!(
-                    error = &*error as &dyn std::error::Error,
-                    "no wake-ups for now; polling goes on"
-                );
+                tracing::warn!(error = causes(&*error), "no wake-ups for now; polling goes on");
                 false
             }
         };

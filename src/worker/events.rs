@@ -1,13 +1,12 @@
 //! The lane of events: first attempts and retries of webhooks.
 
-use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{Answer, Claimed, Lane, Lease};
-use crate::domain::{Delivery, EventClaim, EventRef, EventReleaseReason, Outcome, WorkerId};
+use crate::domain::{Delivery, EventClaim, EventRef, EventReleaseReason, Outcome, WorkerId, causes};
 use crate::store::{ClaimedEvent, Result, Store};
 
 const FIRST: &str = "webhook";
@@ -84,7 +83,7 @@ impl Lane for Events {
                     return Err(error);
                 }
                 // What the first line gave is in hand and must not be dropped.
-                tracing::warn!(error = &error as &dyn Error, queue, "claim failed; will ask again");
+                tracing::warn!(error = causes(&error), queue, "claim failed; will ask again");
             }
         }
         Ok(claimed)

@@ -5,7 +5,6 @@
 //! trying; but nothing may be published until a claim has been proven again ([`Held::prove`]).
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Lane;
-use crate::domain::Outcome;
+use crate::domain::{Outcome, causes};
 use crate::store::{Result, StoreError};
 
 /// What one call of a heartbeat takes.
@@ -136,7 +135,7 @@ impl<L: Lane> Held<L> {
         loop {
             match call().await {
                 Err(StoreError::Unavailable(error)) => {
-                    tracing::warn!(error = &*error as &dyn Error, "waiting for the database");
+                    tracing::warn!(error = causes(&*error), "waiting for the database");
                     sleep(AGAIN).await;
                 }
                 answered => return answered,
@@ -177,7 +176,7 @@ impl<L: Lane> Hands<L> {
             match timeout(lease.beat_every.max(Duration::from_secs(1)), lane.heartbeat(batch)).await {
                 Ok(Ok(outcomes)) => self.note(number, batch, &outcomes),
                 Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn Error, items = batch.len(), "missed a heartbeat");
+                    tracing::warn!(error = causes(&error), items = batch.len(), "missed a heartbeat");
                     all_answered = false;
                 }
                 Err(_) => {

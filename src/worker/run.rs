@@ -1,6 +1,5 @@
 //! The loop: claim, start, wait; and a good ending.
 
-use std::error::Error;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::lease::Keeper;
 use super::settle::Settler;
 use super::{Claimed, Handler, Held, Lane, Pace};
+use crate::domain::causes;
 use crate::store::Wakeup;
 
 /// A claim that takes longer is given up; what it may have claimed all the same comes back when its lease lapses.
@@ -100,7 +100,7 @@ async fn free_hands<L: Lane>(hands: &Semaphore, lane: &L, stop: &CancellationTok
             }
             () = sleep(TICK_EVERY) => {
                 if let Err(error) = lane.tick().await {
-                    tracing::warn!(error = &error as &dyn Error, "no tick");
+                    tracing::warn!(error = causes(&error), "no tick");
                 }
             }
         }
@@ -110,7 +110,7 @@ async fn free_hands<L: Lane>(hands: &Semaphore, lane: &L, stop: &CancellationTok
 async fn claim<L: Lane>(lane: &L, room: usize) -> Claimed<L::Item> {
     match timeout(CLAIM_PATIENCE, lane.claim(room)).await {
         Ok(Ok(claimed)) => return claimed,
-        Ok(Err(error)) => tracing::warn!(error = &error as &dyn Error, "claim failed; will ask again"),
+        Ok(Err(error)) => tracing::warn!(error = causes(&error), "claim failed; will ask again"),
         Err(_) => tracing::warn!("no answer to a claim in time; will ask again"),
     }
     Claimed { items: Vec::new(), are_more: false }

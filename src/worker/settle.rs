@@ -3,7 +3,6 @@
 //! An ending is written as long as its claim is ours, however long the database is away: its lease is kept meanwhile.
 
 use std::collections::VecDeque;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Answer, Lane};
-use crate::domain::Outcome;
+use crate::domain::{Outcome, causes};
 use crate::store::{Result, StoreError};
 
 /// Endings in one call.
@@ -83,7 +82,7 @@ async fn write<L: Lane>(lane: &L, batch: Vec<Told<L>>, released: &Notify) {
             }
             Err(StoreError::Unavailable(error)) => {
                 tracing::warn!(
-                    error = &*error as &dyn Error,
+                    error = causes(&*error),
                     endings = endings.len(),
                     "endings wait for the database"
                 );
@@ -96,7 +95,7 @@ async fn write<L: Lane>(lane: &L, batch: Vec<Told<L>>, released: &Notify) {
             }
             Err(error) => {
                 tracing::error!(
-                    error = &error as &dyn Error,
+                    error = causes(&error),
                     endings = endings.len(),
                     "refused; trying one by one"
                 );

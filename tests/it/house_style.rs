@@ -321,6 +321,8 @@ fn the_pages_name_tests_that_exist() {
         ("docs/line.md", 5),
         ("docs/security.md", 8),
         ("docs/faces/transcode.md", 1),
+        ("docs/deployment.md", 8),
+        ("docs/logging.md", 4),
     ] {
         let words = fs::read_to_string(page).unwrap();
         let mut named = 0;
@@ -333,4 +335,25 @@ fn the_pages_name_tests_that_exist() {
         }
         assert!(named >= at_least, "{page} names {named} tests");
     }
+}
+
+/// Every setting that the programs read is in the table of docs/deployment.md, and the table has no other.
+#[test]
+fn the_table_of_settings_is_what_the_source_reads() {
+    let names = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("EUTERPE_")).map(str::to_owned).collect()
+    };
+    let mut read: BTreeSet<String> = rust_files(Path::new("src"))
+        .iter()
+        .flat_map(|path| names(&fs::read_to_string(path).unwrap()))
+        .collect();
+    assert!(read.remove("EUTERPE_CALLS"), "that one is build.rs speaking to the store");
+    read.remove("EUTERPE_"); // the prefix itself
+    let page = fs::read_to_string("docs/deployment.md").unwrap();
+    let listed: Vec<_> = page.lines().filter(|line| line.starts_with("| `EUTERPE_")).collect();
+    let listed: BTreeSet<String> =
+        listed.iter().flat_map(|line| names(line.split('|').nth(1).unwrap())).collect();
+    assert_eq!(listed, read);
+    assert!(read.len() > 25);
 }

@@ -61,7 +61,9 @@ error_codes! {
     RateLimited = "rate_limited", 429, "Too many calls; Retry-After says when to come back.";
     TooManyOpenJobs = "too_many_open_jobs", 429, "As many jobs are unfinished as this requester may have.";
     Internal = "internal", 500, "Our fault. The request id finds it in our logs.";
-    Unavailable = "unavailable", 503, "The queue cannot be reached or is overloaded; nothing was accepted.";
+    // Not "nothing was accepted": the connection may have gone between commit and answer.
+    Unavailable = "unavailable", 503,
+        "The queue cannot be reached or is overloaded. Try again with the same Idempotency-Key: there will be one job.";
 }
 
 impl fmt::Display for ErrorCode {

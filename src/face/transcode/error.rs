@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::limits::Rate;
+use crate::domain::causes;
 use crate::domain::transcode::{ErrorBody, ErrorCode, ErrorDetail, Rejection};
 use crate::store::StoreError;
 
@@ -85,7 +86,7 @@ impl IntoResponse for ApiError {
         let code = self.body.code;
         // Logged once, here, with its causes; the caller is told only what it can act on.
         if let Some(cause) = &self.cause {
-            tracing::error!(error = &**cause as &dyn Error, "request failed: {code}");
+            tracing::error!(error = causes(&**cause), "request failed: {code}");
         }
         let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(ErrorBody { error: self.body })).into_response();

@@ -31,7 +31,7 @@ pub(super) async fn enqueue(
 ) -> Result<Response, ApiError> {
     let (caller, rate) = face.admit(&headers, Scope::Write).await?;
     let key = idempotency_key(&headers)?;
-    let body = body::json(&headers, body).await?;
+    let body = body::json(&headers, body, face.body_in).await?;
     let accepted = parse_request(&body, &face.policy, &caller.requester, Timestamp::now())?;
     let refusal = match rate.refusal() {
         Some(refusal) => Some(refusal),
@@ -60,7 +60,10 @@ pub(super) async fn status(
     let mut job = face.document(&caller.requester, job_id).await?;
     if let Some(seconds) = wait.filter(|_| !job.is_final) {
         let most = Duration::from_secs(seconds.into()).saturating_sub(begun.elapsed());
-        face.waiters.until_moved(job_id, job.last_sequence, most).await;
+        tokio::select! {
+            () = face.waiters.until_moved(job_id, job.last_sequence, most) => {}
+            () = face.stop.cancelled() => {} // an answer now, and the next pod goes on waiting
+        }
         job = face.document(&caller.requester, job_id).await?;
     }
     Ok(rate.shown_on(Json(job.document).into_response()))

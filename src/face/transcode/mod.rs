@@ -11,16 +11,19 @@ mod steer;
 mod wait;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::crypto::{KeyProvider, Peppers};
 use crate::domain::transcode::{ErrorCode, Policy};
 use crate::face::manners;
+use crate::face::serve::Limits;
 use crate::store::{Store, Wakeups};
 
 pub use error::ApiError;
@@ -37,6 +40,8 @@ pub struct Face {
     doorman: Doorman,
     meters: Meters,
     waiters: Waiters,
+    body_in: Duration,
+    stop: CancellationToken,
 }
 
 impl Face {
@@ -52,7 +57,14 @@ impl Face {
         // A transition tells the line of events, whether or not anybody wants its event.
         let waiters = Waiters::start(store.clone(), wakeups.hear(&["webhook"]));
         let (doorman, meters) = (Doorman::new(peppers), Meters::default());
-        Self { store, keys, policy, doorman, meters, waiters }
+        let (body_in, stop) = (Limits::default().body, CancellationToken::new());
+        Self { store, keys, policy, doorman, meters, waiters, body_in, stop }
+    }
+
+    /// The same face; a body comes in so much time, and a stop answers everybody who waits for a job to move.
+    #[must_use]
+    pub fn within(self, body_in: Duration, stop: CancellationToken) -> Self {
+        Self { body_in, stop, ..self }
     }
 
     /// Who asks, counted.

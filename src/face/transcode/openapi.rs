@@ -1,6 +1,7 @@
 //! What this face promises, as OpenAPI 3.1 from the types, and a page that shows it without the network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
@@ -80,7 +81,7 @@ pub(super) async fn ready(State(face): State<Arc<Face>>) -> Response {
         Ok(()) => (StatusCode::OK, "ok\n").into_response(),
         Err(why) => {
             tracing::warn!(why, "not ready");
-            ApiError::of(ErrorCode::Unavailable).into_response()
+            ApiError::of(ErrorCode::Unavailable).retry_after(Duration::from_secs(1)).into_response()
         }
     }
 }
@@ -109,7 +110,7 @@ described!(enqueue, post, "/transcode", [
         (status = 415, description = "Not application/json.", body = ErrorBody),
         (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
         (status = 429, description = "Too many calls or too many open jobs; see Retry-After.", body = ErrorBody),
-        (status = 503, description = "Nothing was accepted; try again.", body = ErrorBody),
+        (status = 503, description = "Try again with the same Idempotency-Key: there will be one job.", body = ErrorBody),
     )
 ]);
 

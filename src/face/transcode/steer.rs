@@ -25,7 +25,7 @@ pub(super) async fn credentials(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (caller, rate) = face.admit_within_rate(&headers, Scope::Write).await?;
-    let body = body::json(&headers, body).await?;
+    let body = body::json(&headers, body, face.body_in).await?;
     let update = CredentialsUpdate::parse(&body, &face.policy, &caller.requester)?;
     let (job_id, expected) = (update.job_id, update.expected_credential_version);
     let sealed = face.seal_storage(&caller, job_id, expected.saturating_add(1), &update.into_secret());
@@ -40,7 +40,7 @@ pub(super) async fn cancel(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (caller, rate) = face.admit_within_rate(&headers, Scope::Write).await?;
-    let CancelRequest { job_id } = CancelRequest::parse(&body::json(&headers, body).await?)?;
+    let CancelRequest { job_id } = CancelRequest::parse(&body::json(&headers, body, face.body_in).await?)?;
     face.document(&caller.requester, job_id).await?; // 410 for a pruned one
     face.store.cancel_job(job_id, Some(&caller.requester), None).await?;
     let job = face.document(&caller.requester, job_id).await?;
@@ -54,7 +54,7 @@ pub(super) async fn retry(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (caller, rate) = face.admit_within_rate(&headers, Scope::Write).await?;
-    let body = body::json(&headers, body).await?;
+    let body = body::json(&headers, body, face.body_in).await?;
     let request = RetryRequest::parse(&body, &face.policy, &caller.requester)?;
     let job_id = request.job_id;
     let job = face.document(&caller.requester, job_id).await?;
@@ -79,7 +79,7 @@ pub(super) async fn redeliver(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (caller, rate) = face.admit_within_rate(&headers, Scope::Write).await?;
-    let mut what = match RedeliverRequest::parse(&body::json(&headers, body).await?)? {
+    let mut what = match RedeliverRequest::parse(&body::json(&headers, body, face.body_in).await?)? {
         RedeliverRequest::Event(event) => Redeliver::Event(event.to_string()),
         RedeliverRequest::Job(job_id) => Redeliver::Job(job_id),
         RedeliverRequest::Range { since, until } => Redeliver::Between(since, until, None),

@@ -1,7 +1,6 @@
 //! `wait=`: one shared look at the database serves everybody who waits for a job to move.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::domain::JobId;
+use crate::domain::{JobId, causes};
 use crate::store::{Store, Wakeup};
 
 /// Between two looks, when no wake-up comes.
@@ -85,7 +84,7 @@ async fn keep_looking(store: Store, mut wakeup: Wakeup, shared: Arc<Shared>) {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(error = &error as &dyn Error, "cannot look for those who wait"),
+                Err(error) => tracing::warn!(error = causes(&error), "cannot look for those who wait"),
             }
         }
         tokio::select! {

@@ -52,22 +52,8 @@ impl Api {
     pub async fn over(database: &str, key: String, settings: &[(&str, &str)]) -> Self {
         let log =
             tempfile::Builder::new().prefix("eut-api").tempfile().unwrap().into_temp_path().keep().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe-api"));
-        command
-            .env_clear()
-            .env("EUTERPE_DATABASE_URL", database)
-            .env("EUTERPE_KEKS", KEK)
-            .env("EUTERPE_KEY_PEPPER", PEPPER)
-            .env("EUTERPE_HTTP_LISTEN", "127.0.0.1:0")
-            .env("EUTERPE_METRICS_LISTEN", "127.0.0.1:0")
-            .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
-            .env("EUTERPE_LOG", "json")
-            .env("POD_NAME", "api")
-            .envs(settings.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap());
-        let process = command.spawn().unwrap();
+        let process =
+            command(database, settings).stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
         let mut api = Self {
             process,
             url: String::new(),
@@ -132,6 +118,47 @@ impl Api {
         let path = format!("/transcode/status?job_id={}", job_id.as_str().unwrap());
         self.get(&path).send().await.unwrap().json().await.unwrap()
     }
+}
+
+fn command(database: &str, settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe-api"));
+    command
+        .env_clear()
+        .env("EUTERPE_DATABASE_URL", database)
+        .env("EUTERPE_KEKS", KEK)
+        .env("EUTERPE_KEY_PEPPER", PEPPER)
+        .env("EUTERPE_HTTP_LISTEN", "127.0.0.1:0")
+        .env("EUTERPE_METRICS_LISTEN", "127.0.0.1:0")
+        .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
+        .env("EUTERPE_LOG", "json")
+        .env("POD_NAME", "api")
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
+}
+
+/// What `euterpe-api` says when it refuses to start; `None` as a setting takes it away.
+pub fn refusal(database: &str, settings: &[(&str, Option<&str>)]) -> String {
+    let mut command = command(database, &[("EUTERPE_LOG", "text"), ("RUST_LOG", "warn")]);
+    for (name, value) in settings {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..6000 {
+        if process.try_wait().unwrap().is_some() {
+            let output = process.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            return said;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process.kill().unwrap();
+    panic!("neither started nor refused in half a minute: {settings:?}");
 }
 
 impl Drop for Api {

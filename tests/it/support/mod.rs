@@ -1,10 +1,12 @@
 //! A database per test, cloned from a migrated template; a clock that can be wound; workers with names.
 
+mod alone;
 pub mod api;
 mod deliveries;
 pub mod lanes;
 mod paused;
 mod proxy;
+pub mod raw;
 pub mod scene;
 mod server;
 
@@ -17,10 +19,11 @@ use tokio::sync::OnceCell;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls, Row};
 
-use euterpe::dev::{Cluster, Durability};
+use euterpe::dev::Durability;
 use euterpe::domain::{Claim, Delivery, EventRef, JobId, JobStatus, NewJob, Outcome, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store};
 
+pub use alone::Alone;
 pub use deliveries::{sealed, webhook_at, with_secrets};
 pub use paused::{Pause, Pauses, Place};
 pub use proxy::Proxy;
@@ -35,7 +38,7 @@ pub const LEASE: Duration = Duration::from_secs(60);
 /// A database of one's own. When it goes, everything in it must still agree.
 pub struct TestDb {
     name: String,
-    alone: Option<Cluster>,
+    alone: Option<Alone>,
     /// Made at the first use and kept: a connection costs more than most tests.
     store: OnceLock<Store>,
     looker: OnceCell<Client>,
@@ -59,17 +62,33 @@ impl TestDb {
     /// The same on a server of its own, for tests that count what old transactions hold back: xids belong to the
     /// whole server, and other tests have some running.
     pub async fn alone() -> Self {
-        let cluster =
-            Cluster::start(&Cluster::scratch(&fresh_name("alone")), Durability::Fast, server::SETTINGS)
-                .unwrap();
-        let config = cluster.url("postgres").parse().unwrap();
-        server::prepare(&config).await;
-        let db = Self::named("postgres".into(), Some(cluster));
+        Self::on(Alone::start(&fresh_name("alone"), Durability::Fast)).await
+    }
+
+    /// On a server of its own that keeps what it has acknowledged, and can be stopped and started.
+    pub async fn durable() -> Self {
+        Self::on(Alone::start(&fresh_name("durable"), Durability::Durable)).await
+    }
+
+    /// On a server of its own that listens on 127.0.0.1 too.
+    pub async fn listening() -> Self {
+        Self::on(Alone::listening(&fresh_name("listening"))).await
+    }
+
+    async fn on(server: Alone) -> Self {
+        server::prepare(&server.config()).await;
+        let db = Self::named("postgres".into(), Some(server));
         db.add_requester("acme", 1).await;
         db
     }
 
-    fn named(name: String, alone: Option<Cluster>) -> Self {
+    /// The server of [`TestDb::durable`], to be stopped and started.
+    pub fn server(&mut self) -> &mut Alone {
+        self.looker = OnceCell::new(); // it will not outlive the server
+        self.alone.as_mut().expect("only a server of one's own is stopped")
+    }
+
+    fn named(name: String, alone: Option<Alone>) -> Self {
         Self { name, alone, store: OnceLock::new(), looker: OnceCell::new() }
     }
 
@@ -81,7 +100,7 @@ impl TestDb {
     /// Where this database is, for the superuser.
     pub fn config(&self) -> Config {
         match &self.alone {
-            Some(cluster) => cluster.url(&self.name).parse().unwrap(),
+            Some(server) => server.config(),
             None => server::config(&self.name),
         }
     }
@@ -257,11 +276,7 @@ impl Drop for TestDb {
             }
             orphans
         });
-        if let Some(cluster) = self.alone.take() {
-            let dir = cluster.dir().to_owned();
-            cluster.stop();
-            std::fs::remove_dir_all(dir).unwrap();
-        }
+        drop(self.alone.take());
         assert!(orphans.is_empty(), "the orphan check found: {orphans:#?}");
     }
 }

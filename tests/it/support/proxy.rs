@@ -1,4 +1,5 @@
-//! A proxy between a client and Postgres that can lose an answer after the server has committed, and cut everybody off.
+//! A proxy between a client and Postgres that can lose an answer after the server has committed, cut everybody off, and
+//! swallow everything without a word.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub struct Proxy {
     dir: PathBuf,
     lose_next_answer: Arc<AtomicBool>,
     is_cut: watch::Sender<bool>,
+    is_stalled: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -25,20 +27,22 @@ impl Proxy {
         let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).unwrap();
         let lose_next_answer = Arc::new(AtomicBool::new(false));
         let (is_cut, cut) = watch::channel(false);
+        let (is_stalled, stalled) = watch::channel(false);
         let lose = Arc::clone(&lose_next_answer);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (server, lose, mut cut) = (server.clone(), Arc::clone(&lose), cut.clone());
+                let stalled = stalled.clone();
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
                         _ = cut.wait_for(|is_cut| *is_cut) => {}
-                        () = forward(client, &server, &lose) => {}
+                        () = forward(client, &server, &lose, stalled) => {}
                     }
                 });
             }
         });
-        Self { dir, lose_next_answer, is_cut }
+        Self { dir, lose_next_answer, is_cut, is_stalled }
     }
 
     /// The same database, through the proxy.
@@ -63,6 +67,16 @@ impl Proxy {
         self.is_cut.send_replace(true);
     }
 
+    /// From now on nothing comes through, and nothing is closed: a host that has vanished, a process that is paused.
+    pub fn stall(&self) {
+        self.is_stalled.send_replace(true);
+    }
+
+    /// From now on everything comes through again, also what was held back.
+    pub fn flow(&self) {
+        self.is_stalled.send_replace(false);
+    }
+
     /// From now on new connections go through again.
     pub fn mend(&self) {
         self.is_cut.send_replace(false);
@@ -75,16 +89,27 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: UnixStream, server: &Path, lose: &AtomicBool) {
+async fn forward(client: UnixStream, server: &Path, lose: &AtomicBool, stalled: watch::Receiver<bool>) {
     let server = UnixStream::connect(server).await.unwrap();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let requests = async move { tokio::io::copy(&mut from_client, &mut to_server).await };
+    let mut flows = stalled.clone();
+    let requests = async move {
+        let mut buffer = [0; 8192];
+        while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+            let _ = flows.wait_for(|is_stalled| !is_stalled).await;
+            if to_server.write_all(&buffer[..read]).await.is_err() {
+                break;
+            }
+        }
+    };
 
     let answers = async move {
         let mut seen = Vec::new();
         let mut buffer = [0; 8192];
+        let mut flows = stalled;
         while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+            let _ = flows.wait_for(|is_stalled| !is_stalled).await;
             if lose.load(Ordering::SeqCst) {
                 seen.extend_from_slice(&buffer[..read]);
                 if ends_idle(&seen) {
@@ -97,7 +122,7 @@ async fn forward(client: UnixStream, server: &Path, lose: &AtomicBool) {
         }
     };
     tokio::select! {
-        _ = requests => {}
+        () = requests => {}
         () = answers => {}
     }
 }
