@@ -286,9 +286,11 @@ fn modules_import_in_reading_direction() {
     let allowed: &[(&str, &[&str])] = &[
         ("domain", &["domain"]),
         ("crypto", &["domain"]),
-        ("store", &["domain"]),
+        ("store", &["domain", "authorities"]),
         ("worker", &["domain", "store"]),
-        ("cli", &["domain", "crypto", "store", "config"]),
+        ("egress", &["domain", "authorities"]),
+        ("handler", &["domain", "crypto", "store", "worker", "egress", "handler"]),
+        ("cli", &["domain", "crypto", "store", "config", "egress", "handler", "face"]),
         ("face", &["domain", "crypto", "store", "face", "telemetry"]),
         ("dev", &["domain", "store", "worker", "config", "boot"]),
     ];

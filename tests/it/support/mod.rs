@@ -5,8 +5,10 @@ mod deliveries;
 pub mod lanes;
 mod paused;
 mod proxy;
+pub mod receiver;
 pub mod scene;
 mod server;
+pub mod webhooks;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
