@@ -323,6 +323,7 @@ fn the_pages_name_tests_that_exist() {
         ("docs/line.md", 5),
         ("docs/security.md", 8),
         ("docs/faces/transcode.md", 1),
+        ("docs/webhooks.md", 15),
     ] {
         let words = fs::read_to_string(page).unwrap();
         let mut named = 0;

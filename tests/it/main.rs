@@ -36,6 +36,7 @@ mod ownership;
 mod partitions;
 mod people;
 mod privileges;
+mod receivers;
 mod reclaim;
 mod request_hash;
 mod requesters;
