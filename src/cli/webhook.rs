@@ -41,17 +41,13 @@ pub struct Secrets {
 impl Secrets {
     /// The active one first.
     pub(super) async fn read(&self, context: &Context<'_>) -> Result<Vec<SigningSecret>, Failure> {
-        let found: Vec<_> = match &self.requester {
-            Some(who) => {
-                let (keys, store) = (context.keyring()?, context.store().await?);
-                let stored = store.read_signing_secrets(std::slice::from_ref(who)).await?;
-                stored.iter().map(|one| opened(&keys, one)).collect::<Result<_, _>>()?
-            }
-            None => {
-                let parse = |text: &String| SigningSecret::parse(text);
-                let parsed: Result<_, _> = self.secret.iter().map(parse).collect();
-                parsed.map_err(|error| Failure::Usage(error.to_string()))?
-            }
+        let found: Vec<_> = if let Some(who) = &self.requester {
+            let (keys, store) = (context.keyring()?, context.store().await?);
+            let stored = store.read_signing_secrets(std::slice::from_ref(who)).await?;
+            stored.iter().map(|one| opened(&keys, one)).collect::<Result<_, _>>()?
+        } else {
+            let parsed: Result<_, _> = self.secret.iter().map(|text| SigningSecret::parse(text)).collect();
+            parsed.map_err(|error| Failure::Usage(error.to_string()))?
         };
         if found.is_empty() {
             let says = "no signing secret: set EUTERPE_WEBHOOK_SECRET, or name a --requester that has one";

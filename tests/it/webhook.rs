@@ -45,10 +45,9 @@ async fn every_transition_of_a_job_arrives_in_order_with_all_its_headers() {
     until(&db.client().await, "select bool_and(status = 'delivered') from euterpe.job_outbox_events").await;
     working.stop().await;
 
-    for (n, (got, status)) in
-        got.iter().zip(["queued", "claimed", "fetching", "processing", "uploading", "succeeded"]).enumerate()
-    {
-        assert_eq!(got.place(), (id.to_string(), n as i64 + 1));
+    let statuses = ["queued", "claimed", "fetching", "processing", "uploading", "succeeded"];
+    for ((got, status), n) in got.iter().zip(statuses).zip(1_i64..) {
+        assert_eq!(got.place(), (id.to_string(), n));
         let body = got.json();
         assert_eq!(body["type"], format!("transcode.{status}"));
         assert_eq!(got.line, "POST /hooks/42?token=s3cr3t-path HTTP/1.1");
@@ -58,9 +57,8 @@ async fn every_transition_of_a_job_arrives_in_order_with_all_its_headers() {
         for name in ["x-euterpe-event-id", "webhook-id"] {
             assert_eq!(body["event_id"], got.header(name));
         }
-        let stored: String = db
-            .one(&format!("select payload from euterpe.job_outbox_events where sequence = {}", n + 1))
-            .await;
+        let stored: String =
+            db.one(&format!("select payload from euterpe.job_outbox_events where sequence = {n}")).await;
         assert_eq!(got.body, stored.as_bytes(), "byte for byte");
     }
     assert_eq!(receiver.got().len(), 6);

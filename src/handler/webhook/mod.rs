@@ -7,6 +7,7 @@ mod answer;
 mod hosts;
 mod signers;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::crypto::{Binding, KeyProvider, OpenError, Signed, open};
 use crate::domain::transcode::{CallbackSecret, Hidden};
 use crate::domain::{Delivery, EventReleaseReason, JobId, Outcome, RequesterId, WorkerId};
 use crate::egress::{Answer, Call, Egress, Failure};
-use crate::store::{ClaimedEvent, Store};
+use crate::store::{ClaimedEvent, Store, StoreError};
 use crate::worker::{EventEnding, Events, Handler, Held, Lane};
 
 /// Who we are to a receiver.
@@ -92,7 +93,7 @@ impl Webhooks {
     ) -> Result<Hidden, Unsent> {
         let claims = [event.claim];
         let read = held.insist(|| self.store.read_event_secrets(&self.worker, &claims)).await;
-        let sealed = match read.map_err(|error| Unsent::Failed("internal", error.to_string()))?.pop() {
+        let sealed = match read.map_err(|error| our_fault(&error))?.pop() {
             Some((_, Outcome::Ok, Some(sealed))) => sealed,
             Some((_, Outcome::Ok, None)) => return Err(no_url()),
             // It is somebody else's now, and this ending will be refused.
@@ -113,7 +114,9 @@ where
         let met = match self.deliver(&event, held).await {
             Ok(met) => met,
             Err(Unsent::Later(reason, delay)) => {
-                tell(&event, reason.as_str(), &Delivery::default());
+                let outcome = reason.as_str();
+                metrics::counter!("euterpe_deliveries_total", "outcome" => outcome).increment(1);
+                tracing::debug!(event_id = event.event_id, outcome, "not tried");
                 return EventEnding::Released(reason, delay);
             }
             Err(Unsent::Failed(class, why)) => {
@@ -142,6 +145,12 @@ pub async fn post(
 
 fn no_url() -> Unsent {
     Unsent::Failed("decrypt_failed", "there is no webhook url to be opened".into())
+}
+
+/// What the attempt says of it is read by the requester; what it was is for us.
+fn our_fault(error: &StoreError) -> Unsent {
+    tracing::error!(error = error as &dyn Error, "cannot read what a delivery needs");
+    Unsent::Failed("internal", "our fault".into())
 }
 
 /// An unknown key is not the event's fault: another process has it, or this one will after its next start.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Unsent, unopened};
+use super::{Unsent, our_fault, unopened};
 use crate::crypto::{Binding, KeyProvider, SigningSecret, open};
 use crate::domain::RequesterId;
 use crate::store::{Store, StoredSigningSecret};
@@ -56,7 +56,7 @@ impl Signers {
         let stored = held
             .insist(|| self.store.read_signing_secrets(whose))
             .await
-            .map_err(|error| Unsent::Failed("internal", error.to_string()))?;
+            .map_err(|error| our_fault(&error))?;
         let secrets = opened(&*self.keys, &stored)?;
         let mut kept = self.kept();
         if kept.len() >= MOST {
