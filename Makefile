@@ -1,6 +1,6 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
-.PHONY: help setup demo test test-pg18 check mutants bench schema psql clean
+.PHONY: help setup demo test test-pg18 test-receivers check mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -18,6 +18,10 @@ test: setup check ## Everything: check, unit and integration tests on a private 
 test-pg18: ## The tests on PostgreSQL 18, fetched from npm into target/pg18; names the two that cannot run there
 	scripts/test-pg18
 
+test-receivers: setup ## The verifiers of webhooks, those in Node too; installs node where there is none
+	@command -v npm >/dev/null || { scripts/setup node && scripts/setup; }
+	EUTERPE_TEST_NODE=1 cargo test --test it receivers::
+
 check: setup ## Format, clippy, plpgsql_check on every function, squawk on every migration
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
@@ -28,7 +32,7 @@ mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
-	cargo bench --bench queue --bench line --bench outbox --bench people --bench api
+	cargo bench --bench queue --bench line --bench outbox --bench people --bench api --bench webhook
 
 schema: setup ## Write docs/schema.sql and the surface file of this release as they are now
 	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::domain::EgressPolicy;
 use crate::domain::transcode::Policy;
+use crate::egress;
 use crate::face::serve::Limits;
 use crate::worker::{Lease, Pace};
 
@@ -194,6 +195,18 @@ pub fn outbox_pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSett
         batch: setting(&env, "EUTERPE_OUTBOX_BATCH", usual.batch, 1..=25)?,
         ..pace(env)?
     })
+}
+
+/// `EUTERPE_WEBHOOKS_PER_HOST`: deliveries at once to one host.
+pub fn webhooks_per_host(env: impl Fn(&str) -> Option<String>) -> Result<usize, BadSetting> {
+    setting(env, "EUTERPE_WEBHOOKS_PER_HOST", 2, 1..=100)
+}
+
+/// `EUTERPE_WEBHOOK_TIMEOUT_SECONDS`: how long a receiver may take to answer.
+pub fn webhook_limits(env: impl Fn(&str) -> Option<String>) -> Result<egress::Limits, BadSetting> {
+    let usual = egress::Limits::default();
+    let total = setting(env, "EUTERPE_WEBHOOK_TIMEOUT_SECONDS", usual.total.as_secs(), 1..=60)?;
+    Ok(egress::Limits { total: Duration::from_secs(total), ..usual })
 }
 
 /// The pace of the transcode worker.

@@ -21,11 +21,20 @@ pub mod store;
 /// Someone takes it: claim, lease, settle, for any kind of work.
 pub mod worker;
 
+/// The one way out: calls to urls that somebody gave us.
+pub mod egress;
+
+/// What is done with what was taken: one module per kind of work.
+pub mod handler;
+
 /// What people tell a running system: the commands of `euterpe`.
 pub mod cli;
 
 /// A private Postgres and a first look at the queue, for people who have neither.
 pub mod dev;
+
+/// Whom we believe that they are who they say.
+pub mod authorities;
 
 /// What a process says of itself.
 pub mod telemetry;

@@ -5,9 +5,11 @@
 mod job;
 mod kek;
 mod key;
+mod listen;
 mod report;
 mod requester;
 mod secret;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -59,6 +61,13 @@ pub enum Command {
     ///
     /// Example: euterpe retry 01a1eef4-4fa4-798f-9750-0e08ece63182 --why 'the bucket is there now'
     Retry(job::Act),
+    /// Try the way of a webhook.
+    #[command(subcommand)]
+    Webhook(webhook::Command),
+    /// A receiver of webhooks to try with: verifies each and prints it.
+    ///
+    /// Example: EUTERPE_WEBHOOK_SECRET=whsec_… euterpe listen --listen 127.0.0.1:8090
+    Listen(listen::Arguments),
 }
 
 /// Runs one command and prints how it went; with `json`, as JSON, errors too.
@@ -72,6 +81,8 @@ pub async fn run(command: Command, json: bool, env: impl Fn(&str) -> Option<Stri
         Command::Status(which) => job::status(&context, which).await,
         Command::Cancel(act) => job::cancel(&context, act).await,
         Command::Retry(act) => job::retry(&context, act).await,
+        Command::Webhook(command) => webhook::run(&context, command).await,
+        Command::Listen(arguments) => listen::run(&context, arguments).await,
     };
     match outcome {
         Ok(report) => {

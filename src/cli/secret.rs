@@ -110,7 +110,7 @@ async fn show(context: &Context<'_>, requester_id: RequesterId) -> Result<Report
     ))
 }
 
-fn opened(keys: &Keyring, one: &StoredSigningSecret) -> Result<SigningSecret, Failure> {
+pub(super) fn opened(keys: &Keyring, one: &StoredSigningSecret) -> Result<SigningSecret, Failure> {
     let secret = open(keys, &Binding::signing(&one.requester_id, one.version), one.parts())?;
     SigningSecret::try_from(secret).map_err(|error| Failure::Failed(error.to_string()))
 }

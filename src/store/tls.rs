@@ -5,7 +5,7 @@
 //! clear only when it says no; a certificate that does not hold is refused, never passed over. Whoever sits in between may
 //! say no in its place: across a network say `require`. Over a Unix socket there is no TLS.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
@@ -14,10 +14,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::domain::causes;
-
-/// Reading the system's authorities takes milliseconds, and they do not change while we run.
-static AUTHORITIES: OnceLock<RootCertStore> = OnceLock::new();
+use crate::authorities;
 
 /// How to connect by `config`: the configuration to use, and what speaks TLS.
 pub(super) fn over_tls(mut config: Config) -> (Config, MakeRustlsConnect) {
@@ -26,7 +23,7 @@ pub(super) fn over_tls(mut config: Config) -> (Config, MakeRustlsConnect) {
         config.ssl_mode(SslMode::Disable);
         RootCertStore::empty()
     } else {
-        AUTHORITIES.get_or_init(authorities).clone()
+        authorities::of_this_system()
     };
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -34,16 +31,6 @@ pub(super) fn over_tls(mut config: Config) -> (Config, MakeRustlsConnect) {
         .with_root_certificates(roots)
         .with_no_client_auth();
     (config, MakeRustlsConnect::new(tls))
-}
-
-fn authorities() -> RootCertStore {
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        tracing::warn!(error = causes(error), "some certificate authorities cannot be read");
-    }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    roots
 }
 
 /// One connection; the second half drives it.

@@ -188,7 +188,7 @@ pub fn done() -> JobEnding {
 }
 
 /// A loop over any lane.
-fn work_on<L: Lane>(lane: L, pace: Pace, wakeup: Wakeup, handler: impl Handler<Watched<L>>) -> Working {
+pub fn work_on<L: Lane>(lane: L, pace: Pace, wakeup: Wakeup, handler: impl Handler<Watched<L>>) -> Working {
     let (seen, stop) = (Arc::new(Seen::default()), CancellationToken::new());
     let lane = Watched { lane, seen: Arc::clone(&seen) };
     let task = tokio::spawn(run(lane, handler, pace, wakeup, stop.clone()));

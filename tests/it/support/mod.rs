@@ -7,8 +7,10 @@ pub mod lanes;
 mod paused;
 mod proxy;
 pub mod raw;
+pub mod receiver;
 pub mod scene;
 mod server;
+pub mod webhooks;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
