@@ -311,6 +311,19 @@ fn modules_import_in_reading_direction() {
     }
 }
 
+/// Design §5.18: whoever calls a url goes through the guard; nothing else resolves names or opens connections of its own.
+#[test]
+fn only_the_egress_guard_opens_connections() {
+    let ways = ["TcpStream::connect", "lookup_host", "hyper::client", "hyper_util::client", "reqwest::"];
+    let uses = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        ways.iter().any(|way| text.contains(way))
+    };
+    let offenders: Vec<_> = rust_files(Path::new("src")).into_iter().filter(uses).collect();
+    assert!(offenders.iter().all(|path| path.starts_with("src/egress")), "{offenders:?}");
+    assert!(!offenders.is_empty(), "there is a way out");
+}
+
 /// What a page says to hold names tests that exist.
 #[test]
 fn the_pages_name_tests_that_exist() {
