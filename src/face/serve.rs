@@ -17,6 +17,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::linger::Lingering;
+
 /// Where a connection ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -93,7 +95,7 @@ async fn converse(
         .max_buf_size(16 * 1024)
         .max_headers(64)
         .half_close(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Lingering::new(stream)), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return, // how a client leaves is its own business

@@ -28,6 +28,7 @@ mod line;
 mod mend;
 mod migrator;
 mod online;
+mod openapi;
 mod operations;
 mod order;
 mod outbox;
