@@ -6,7 +6,7 @@
 help: ## This list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
-setup: ## Install what is missing: PostgreSQL, plpgsql_check, squawk (says what it does)
+setup: ## Install what is missing: PostgreSQL, plpgsql_check, tools from PyPI (says what it does)
 	@scripts/setup
 
 demo: setup ## Twenty jobs, a worker killed with kill -9 in the middle, and what happened

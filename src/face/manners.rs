@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::domain::transcode::ErrorCode;
 use crate::face::transcode::ApiError;
+use crate::face::unread::watched;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_URI: usize = 2048;
@@ -31,6 +32,7 @@ const PROTECTING: [(HeaderName, &str); 6] = [
 /// Around everything.
 pub async fn keep(request: Request, next: Next) -> Response {
     let begun = Instant::now();
+    let (request, body) = watched(request);
     let id = request_id(request.headers());
     let method = request.method().clone();
     let route =
@@ -55,6 +57,9 @@ pub async fn keep(request: Request, next: Next) -> Response {
     metrics::histogram!("euterpe_http_request_seconds", &labels).record(took);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
+    if !body.has_ended() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     for (name, value) in PROTECTING {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::linger::Lingering;
 use crate::domain::causes;
 
 /// Where a connection ends.
@@ -106,7 +107,7 @@ async fn converse(
         .max_header_size(64 * 1024)
         .max_headers(200)
         .half_close(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Lingering::new(stream)), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return, // how a client leaves is its own business

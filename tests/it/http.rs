@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use crate::support::api::{Api, add_key, code, request};
 use crate::support::{Proxy, QUEUE, TestDb, requester, until, worker};
@@ -363,4 +364,43 @@ async fn too_many_calls_are_refused_and_a_replay_is_not() {
         db.one::<i64>("select count(*) from euterpe.inbox_jobs").await <= 2,
         "as many as it may have open"
     );
+}
+
+/// A body that is still on its way when we refuse does not cost the client our answer, nor its next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_refused_before_the_body_was_read_still_gets_the_answer() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let db = TestDb::fresh().await;
+    let mut api = Api::start(&db).await;
+    let (key, big) = (api.key.clone(), "x".repeat(900_000));
+    for _ in 0..5 {
+        for (key, kind, expected) in [
+            (key.as_str(), "application/json", (413, "body_too_large")),
+            (key.as_str(), "text/plain", (415, "unsupported_media_type")),
+            ("eut_nobody", "application/json", (401, "unauthorized")),
+        ] {
+            key.clone_into(&mut api.key);
+            let post = api.request(Method::POST, "/transcode").header("content-type", kind);
+            let (status, said) = code(post.body(big.clone()).send().await.unwrap()).await;
+            assert_eq!((status, said.as_str()), expected);
+
+            // Many a client says everything before it listens.
+            let mut line = TcpStream::connect(api.url.strip_prefix("http://").unwrap()).await.unwrap();
+            let head = format!(
+                "POST /transcode HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\ncontent-type: {kind}\r\n\
+                 content-length: {}\r\n\r\n",
+                big.len()
+            );
+            line.write_all(head.as_bytes()).await.unwrap();
+            line.write_all(big.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            line.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(&said), "{answer}");
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        }
+    }
+    // Whoever was read to the end stays connected.
+    api.key = key;
+    let kept = api.post("/transcode", &json!({})).send().await.unwrap();
+    assert_eq!((kept.status().as_u16(), kept.headers().get("connection")), (422, None));
 }

@@ -31,6 +31,7 @@ mod mend;
 mod migrator;
 mod observability;
 mod online;
+mod openapi;
 mod operations;
 mod order;
 mod outage;

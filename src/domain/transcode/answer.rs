@@ -185,10 +185,10 @@ pub struct JobError {
     pub occurred_at: Timestamp,
 }
 
-/// How long each phase took; null: not yet begun.
+/// How long was spent in each phase so far, over all attempts; 0: none yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Timings {
-    /// Waiting for the first worker.
+    /// Waiting for a worker.
     pub queued: Option<i64>,
     /// Downloading and probing.
     pub fetching: Option<i64>,

@@ -19,7 +19,7 @@ use crate::domain::{EventRef, JobId, RequesterId};
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({
     "job_id": "01939f6e-8f00-7c3a-b2d1-0242ac120042", "expected_credential_version": 1,
-    "credentials": {"access_key_id": "ASIA…", "secret_access_key": "…", "session_token": "…"}
+    "credentials": {"access_key_id": "ASIA0EXAMPLE", "secret_access_key": "example", "session_token": "example"}
 })))]
 pub struct CredentialsUpdate {
     /// Which job.
@@ -31,7 +31,7 @@ pub struct CredentialsUpdate {
     pub credentials: Option<Credentials>,
     /// The source, signed anew: scheme, host and path as before.
     pub source_uri: Option<Hidden>,
-    /// The outputs by name, signed anew: scheme, host and path as before.
+    /// The outputs by name, 1 to 20, signed anew: scheme, host and path as before.
     pub upload_urls: Option<BTreeMap<String, Hidden>>,
 }
 
@@ -68,6 +68,7 @@ impl CredentialsUpdate {
 /// `POST /transcode/cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(examples(json!({"job_id": "01939f6e-8f00-7c3a-b2d1-0242ac120042"})))]
 pub struct CancelRequest {
     /// Which job.
     pub job_id: JobId,
@@ -83,6 +84,10 @@ impl CancelRequest {
 /// `POST /transcode/retry`.
 #[derive(Debug, Clone, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(examples(json!({
+    "job_id": "01939f6e-8f00-7c3a-b2d1-0242ac120042",
+    "credentials": {"access_key_id": "ASIA0EXAMPLE", "secret_access_key": "example", "session_token": "example"}
+})))]
 pub struct RetryRequest {
     /// Which job.
     pub job_id: JobId,
@@ -90,7 +95,7 @@ pub struct RetryRequest {
     pub credentials: Option<Credentials>,
     /// The source, signed anew.
     pub source_uri: Option<Hidden>,
-    /// The outputs by name, signed anew.
+    /// The outputs by name, 1 to 20, signed anew.
     pub upload_urls: Option<BTreeMap<String, Hidden>>,
 }
 

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One place for code, status and meaning: a row per code.
+/// One place for code, status and meaning: a row per code. (`tt`, because utoipa does not see a rename to a `literal`.)
 macro_rules! error_codes {
-    ($($variant:ident = $code:literal, $status:literal, $meaning:literal;)+) => {
+    ($($variant:ident = $code:tt, $status:literal, $meaning:literal;)+) => {
         /// Why a call was refused.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         pub enum ErrorCode {

@@ -16,7 +16,7 @@ use super::words::{AudioCodec, Container, OutputLayout, Preset, SegmentType, Vid
     "source": {"uri": "s3://media-in/42/clip.mov"},
     "storage": {
         "region": "eu-west-1", "output_prefix": "s3://media-out/42/",
-        "credentials": {"access_key_id": "ASIA…", "secret_access_key": "…", "session_token": "…"}
+        "credentials": {"access_key_id": "ASIA0EXAMPLE", "secret_access_key": "example", "session_token": "example"}
     },
     "outputs": [{"name": "720p", "path": "720p.mp4", "preset": "h264_720p"}],
     "status_webhook_url": "https://app.example.com/hooks/euterpe"

@@ -9,8 +9,9 @@ pub(super) trait Word: Copy + 'static {
     fn as_str(self) -> &'static str;
 }
 
+// A word is a `tt`, because utoipa does not see a rename to a `literal`.
 macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         pub enum $name {

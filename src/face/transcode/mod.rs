@@ -7,6 +7,7 @@ mod jobs;
 mod limits;
 mod openapi;
 mod query;
+mod refusals;
 mod steer;
 mod wait;
 

@@ -12,7 +12,7 @@ use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-use super::{ApiError, Face};
+use super::{ApiError, Face, refusals};
 use crate::domain::transcode::{
     AcceptedAnswer, CancelRequest, CredentialVersion, CredentialsUpdate, ErrorBody, ErrorCode, JobList,
     RedeliverBody, Redelivered, RetryRequest, StatusDocument, Timeline, TranscodeRequest,
@@ -67,7 +67,8 @@ pub(super) fn routes() -> Router<Arc<Face>> {
             (headers, text)
         })
     };
-    let api = serde_json::to_value(Api::openapi()).expect("a description is always JSON");
+    let mut api = serde_json::to_value(Api::openapi()).expect("a description is always JSON");
+    refusals::describe(&mut api);
     Router::new()
         .route("/openapi.json", get(move || std::future::ready(Json(api.clone()))))
         .route("/docs", file("text/html; charset=utf-8", include_str!("docs/index.html")))
@@ -86,7 +87,8 @@ pub(super) async fn ready(State(face): State<Arc<Face>>) -> Response {
     }
 }
 
-/// Each call as a requester sees it. The functions carry the description; the handlers are in `jobs` and `steer`.
+/// Each call as a requester sees it, when all goes well; `refusals` adds the rest. The functions carry the description;
+/// the handlers are in `jobs` and `steer`.
 macro_rules! described {
     ($name:ident, $method:ident, $path:literal, [$($rest:tt)*]) => {
         #[utoipa::path($method, path = $path, $($rest)*)]
@@ -102,15 +104,6 @@ described!(enqueue, post, "/transcode", [
     request_body(content = TranscodeRequest, content_type = "application/json"),
     responses(
         (status = 202, description = "It is kept, whatever happens to us now. `Idempotency-Replayed: true` marks the answer of an earlier call.", body = AcceptedAnswer),
-        (status = 400, description = "Not JSON, or a header that cannot be used.", body = ErrorBody),
-        (status = 401, description = "No valid API key.", body = ErrorBody),
-        (status = 403, description = "The key lacks a scope, or its requester is disabled.", body = ErrorBody),
-        (status = 409, description = "The Idempotency-Key was used for another request.", body = ErrorBody),
-        (status = 413, description = "More than 256 KiB.", body = ErrorBody),
-        (status = 415, description = "Not application/json.", body = ErrorBody),
-        (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
-        (status = 429, description = "Too many calls or too many open jobs; see Retry-After.", body = ErrorBody),
-        (status = 503, description = "Try again with the same Idempotency-Key: there will be one job.", body = ErrorBody),
     )
 ]);
 
@@ -123,14 +116,6 @@ described!(status, get, "/transcode/status", [
     ),
     responses(
         (status = 200, description = "Where it stands, also when it failed.", body = StatusDocument),
-        (status = 400, description = "A header that cannot be used.", body = ErrorBody),
-        (status = 401, description = "No valid API key.", body = ErrorBody),
-        (status = 403, description = "The key lacks a scope, or its requester is disabled.", body = ErrorBody),
-        (status = 404, description = "No such job, or not yours.", body = ErrorBody),
-        (status = 410, description = "Its history has been dropped.", body = ErrorBody),
-        (status = 422, description = "The query is not acceptable.", body = ErrorBody),
-        (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-        (status = 503, description = "Try again.", body = ErrorBody),
     )
 ]);
 
@@ -138,19 +123,13 @@ described!(list, get, "/transcode", [
     summary = "Your jobs, newest first",
     security(("bearer" = []), ("api_key" = [])),
     params(
-        ("status" = Option<String>, Query, description = "Only these: queued, claimed, fetching, processing, uploading, succeeded, failed, dead_letter."),
+        ("status" = Option<String>, Query, description = "Only these: queued, claimed, fetching, processing, uploading, succeeded, failed, dead_letter.", pattern = "^(queued|claimed|fetching|processing|uploading|succeeded|failed|dead_letter)$"),
         ("external_id" = Option<String>, Query, description = "Only these."),
-        ("cursor" = Option<String>, Query, description = "next_cursor of the page before."),
+        ("cursor" = Option<String>, Query, description = "next_cursor of the page before.", format = "uuid"),
         ("limit" = Option<u8>, Query, description = "1 to 100, default 50.", minimum = 1, maximum = 100),
     ),
     responses(
         (status = 200, description = "One page.", body = JobList),
-        (status = 400, description = "A header that cannot be used.", body = ErrorBody),
-        (status = 401, description = "No valid API key.", body = ErrorBody),
-        (status = 403, description = "The key lacks a scope, or its requester is disabled.", body = ErrorBody),
-        (status = 422, description = "The query is not acceptable.", body = ErrorBody),
-        (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-        (status = 503, description = "Try again.", body = ErrorBody),
     )
 ]);
 
@@ -162,21 +141,7 @@ described!(
         summary = "Everything that happened to a job, and what became of telling you",
         security(("bearer" = []), ("api_key" = [])),
         params(("job_id" = String, Query, description = "Which job.", format = "uuid")),
-        responses(
-            (status = 200, description = "In order.", body = Timeline),
-            (status = 400, description = "A header that cannot be used.", body = ErrorBody),
-            (status = 401, description = "No valid API key.", body = ErrorBody),
-            (
-                status = 403,
-                description = "The key lacks a scope, or its requester is disabled.",
-                body = ErrorBody
-            ),
-            (status = 404, description = "No such job, or not yours.", body = ErrorBody),
-            (status = 410, description = "Its history has been dropped.", body = ErrorBody),
-            (status = 422, description = "The query is not acceptable.", body = ErrorBody),
-            (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-            (status = 503, description = "Try again.", body = ErrorBody),
-        )
+        responses((status = 200, description = "In order.", body = Timeline),)
     ]
 );
 
@@ -190,23 +155,7 @@ described!(
             "Compare and set: `expected_credential_version` must be the one in the status document.",
         security(("bearer" = []), ("api_key" = [])),
         request_body(content = CredentialsUpdate, content_type = "application/json"),
-        responses(
-            (status = 200, description = "They are in place.", body = CredentialVersion),
-            (status = 400, description = "Not JSON.", body = ErrorBody),
-            (status = 401, description = "No valid API key.", body = ErrorBody),
-            (
-                status = 403,
-                description = "The key lacks a scope, or its requester is disabled.",
-                body = ErrorBody
-            ),
-            (status = 404, description = "No such job, or not yours.", body = ErrorBody),
-            (status = 409, description = "The version has moved, or the job has ended.", body = ErrorBody),
-            (status = 413, description = "More than 256 KiB.", body = ErrorBody),
-            (status = 415, description = "Not application/json.", body = ErrorBody),
-            (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
-            (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-            (status = 503, description = "Try again.", body = ErrorBody),
-        )
+        responses((status = 200, description = "They are in place.", body = CredentialVersion),)
     ]
 );
 
@@ -218,24 +167,7 @@ described!(
         summary = "End a job that nobody needs any more",
         security(("bearer" = []), ("api_key" = [])),
         request_body(content = CancelRequest, content_type = "application/json"),
-        responses(
-            (status = 200, description = "It is failed, code `cancelled`.", body = StatusDocument),
-            (status = 400, description = "Not JSON.", body = ErrorBody),
-            (status = 401, description = "No valid API key.", body = ErrorBody),
-            (
-                status = 403,
-                description = "The key lacks a scope, or its requester is disabled.",
-                body = ErrorBody
-            ),
-            (status = 404, description = "No such job, or not yours.", body = ErrorBody),
-            (status = 409, description = "It has ended already.", body = ErrorBody),
-            (status = 410, description = "Its history has been dropped.", body = ErrorBody),
-            (status = 413, description = "More than 256 KiB.", body = ErrorBody),
-            (status = 415, description = "Not application/json.", body = ErrorBody),
-            (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
-            (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-            (status = 503, description = "Try again.", body = ErrorBody),
-        )
+        responses((status = 200, description = "It is failed, code `cancelled`.", body = StatusDocument),)
     ]
 );
 
@@ -251,25 +183,6 @@ described!(
         responses(
             (status = 200, description = "It is queued again.", body = StatusDocument),
             (status = 202, description = "A new job was made of a dead letter.", body = AcceptedAnswer),
-            (status = 400, description = "Not JSON.", body = ErrorBody),
-            (status = 401, description = "No valid API key.", body = ErrorBody),
-            (
-                status = 403,
-                description = "The key lacks a scope, or its requester is disabled.",
-                body = ErrorBody
-            ),
-            (status = 404, description = "No such job, or not yours.", body = ErrorBody),
-            (
-                status = 409,
-                description = "Its state does not allow it, or it needs credentials.",
-                body = ErrorBody
-            ),
-            (status = 410, description = "Its history has been dropped.", body = ErrorBody),
-            (status = 413, description = "More than 256 KiB.", body = ErrorBody),
-            (status = 415, description = "Not application/json.", body = ErrorBody),
-            (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
-            (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-            (status = 503, description = "Try again.", body = ErrorBody),
         )
     ]
 );
@@ -284,27 +197,7 @@ described!(
             "One of `event_id`, `job_id`, or `since` with `until`. The same `event_id` and bytes are sent.",
         security(("bearer" = []), ("api_key" = [])),
         request_body(content = RedeliverBody, content_type = "application/json"),
-        responses(
-            (status = 202, description = "So many will be sent.", body = Redelivered),
-            (status = 400, description = "Not JSON.", body = ErrorBody),
-            (status = 401, description = "No valid API key.", body = ErrorBody),
-            (
-                status = 403,
-                description = "The key lacks a scope, or its requester is disabled.",
-                body = ErrorBody
-            ),
-            (status = 404, description = "No such event or job, or not yours.", body = ErrorBody),
-            (
-                status = 409,
-                description = "That event is on its way already, or was never meant to be sent.",
-                body = ErrorBody
-            ),
-            (status = 413, description = "More than 256 KiB.", body = ErrorBody),
-            (status = 415, description = "Not application/json.", body = ErrorBody),
-            (status = 422, description = "Not acceptable; every fault is named.", body = ErrorBody),
-            (status = 429, description = "Too many calls; see Retry-After.", body = ErrorBody),
-            (status = 503, description = "Try again.", body = ErrorBody),
-        )
+        responses((status = 202, description = "So many will be sent.", body = Redelivered),)
     ]
 );
 
@@ -324,9 +217,6 @@ described!(
     "/readyz",
     [
         summary = "Does the database answer, and has it what we call?",
-        responses(
-            (status = 200, description = "It does.", body = String, content_type = "text/plain"),
-            (status = 503, description = "It does not.", body = ErrorBody),
-        )
+        responses((status = 200, description = "It does.", body = String, content_type = "text/plain"),)
     ]
 );

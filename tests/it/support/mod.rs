@@ -186,6 +186,17 @@ impl TestDb {
         jobs.remove(0)
     }
 
+    /// The same beside a running service, as a worker does it: an empty answer is no error, one comes again.
+    pub async fn claim_soon(&self, worker: &WorkerId) -> ClaimedJob {
+        for _ in 0..1000 {
+            if let Some(job) = self.store().claim_jobs(QUEUE, worker, 1, None).await.unwrap().pop() {
+                return job;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("no job became ready");
+    }
+
     /// A fresh job that `worker` has brought to `status`, one of the running ones.
     pub async fn running(&self, worker: &WorkerId, status: JobStatus) -> ClaimedJob {
         self.running_with(NewJob::default(), worker, status).await
