@@ -60,7 +60,8 @@ impl Store {
         Self::with_patience(config, connections, Duration::from_secs(5))
     }
 
-    /// The same; a call that finds no free connection within `patience` is refused as unavailable.
+    /// The same; a call that finds no free connection within `patience` is refused as unavailable, and so is one that
+    /// cannot open its own in that time, or in two seconds.
     ///
     /// # Panics
     /// Never: a runtime is given with the timeouts.
@@ -73,7 +74,7 @@ impl Store {
             .max_size(connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(patience))
-            .create_timeout(Some(Duration::from_secs(5)))
+            .create_timeout(Some(patience.max(Duration::from_secs(2))))
             .build()
             .expect("a runtime is given, which is all that build() checks");
         // Beyond the longest statement_timeout of our roles, the operators' minute.

@@ -161,14 +161,13 @@ async fn a_database_that_swallows_everything_is_given_up() {
     assert_eq!(post("before".into()).await.unwrap().status(), 202);
 
     proxy.stall();
-    // Connections that are there are given up after a second, new ones after five; both ends are far below this.
+    // Connections that are there are given up after a second, new ones after two; both are far below this.
     let hang = Duration::from_secs(30);
-    for answer in futures_util::future::join_all((0..6).map(|n| post(n.to_string()))).await {
-        assert_eq!(code(answer.unwrap()).await, (503, "unavailable".into()));
-    }
-    for n in 0..6 {
-        let answer = tokio::time::timeout(hang, post(n.to_string())).await.expect("a hang").unwrap();
-        assert_eq!(code(answer).await, (503, "unavailable".into()));
+    for _ in 0..2 {
+        let posts = futures_util::future::join_all((0..6).map(|n| post(n.to_string())));
+        for answer in tokio::time::timeout(hang, posts).await.expect("a hang") {
+            assert_eq!(code(answer.unwrap()).await, (503, "unavailable".into()));
+        }
     }
     assert_eq!(api.get("/readyz").send().await.unwrap().status(), 503);
     assert_eq!(api.get("/healthz").send().await.unwrap().status(), 200);
