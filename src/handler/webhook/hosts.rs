@@ -73,6 +73,9 @@ impl Hosts {
     }
 
     /// A place at the host of `origin`, perhaps after a moment.
+    ///
+    /// # Panics
+    /// Never: a host is here while it has a guest.
     pub async fn enter(&self, origin: &str) -> Result<Guest, Busy> {
         let (mut guest, places) = self.queue(host_of(origin))?;
         let place = timeout(self.per_host.patience, places.acquire_owned()).await;
