@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -15,7 +15,7 @@ pub struct PerHost {
     /// Further ones that may wait a moment for a place. A host that is quick has one soon, and handing an event back
     /// costs more than such a wait.
     pub waiting: usize,
-    /// That moment.
+    /// That moment. At a host whose deliveries take longer nobody waits.
     pub patience: Duration,
 }
 
@@ -38,13 +38,31 @@ struct Host {
     places: Arc<Semaphore>,
     /// Under way or waiting.
     guests: usize,
+    /// Since when each that is under way is.
+    since: Vec<Instant>,
 }
 
 /// A delivery under way to a host, or one that waits for it.
 pub struct Guest {
     host: String,
     hosts: Arc<Mutex<HashMap<String, Host>>>,
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<(OwnedSemaphorePermit, Instant)>,
+}
+
+/// The host has its hands full: come back after so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy(pub Duration);
+
+impl Host {
+    /// As long as its oldest delivery takes already, and a second at least: a line of events for a host that hangs comes
+    /// back after 1, 2, 4, 8 s, not each second.
+    fn busy(&self) -> Busy {
+        Busy(self.oldest().max(Duration::from_secs(1)))
+    }
+
+    fn oldest(&self) -> Duration {
+        self.since.iter().min().map(Instant::elapsed).unwrap_or_default()
+    }
 }
 
 impl Hosts {
@@ -54,26 +72,42 @@ impl Hosts {
         Self { per_host, hosts: Arc::default() }
     }
 
-    /// A place at the host of `origin`; `None`: it is busy.
-    pub async fn enter(&self, origin: &str) -> Option<Guest> {
+    /// A place at the host of `origin`, perhaps after a moment.
+    ///
+    /// # Panics
+    /// Never: a host is here while it has a guest.
+    pub async fn enter(&self, origin: &str) -> Result<Guest, Busy> {
         let (mut guest, places) = self.queue(host_of(origin))?;
-        // Waiting costs a hand; whoever finds a place free does not wait.
-        guest.place = timeout(self.per_host.patience, places.acquire_owned()).await.ok()?.ok();
-        Some(guest)
+        let place = timeout(self.per_host.patience, places.acquire_owned()).await;
+        let mut hosts = lock(&self.hosts);
+        let host = hosts.get_mut(&guest.host).expect("a host with a guest is here");
+        let Ok(Ok(permit)) = place else {
+            let busy = host.busy();
+            drop(hosts);
+            return Err(busy);
+        };
+        let now = Instant::now();
+        host.since.push(now);
+        guest.place = Some((permit, now));
+        drop(hosts);
+        Ok(guest)
     }
 
-    fn queue(&self, name: &str) -> Option<(Guest, Arc<Semaphore>)> {
+    fn queue(&self, name: &str) -> Result<(Guest, Arc<Semaphore>), Busy> {
         let mut hosts = lock(&self.hosts);
         let host = hosts.entry(name.to_owned()).or_insert_with(|| Host {
             places: Arc::new(Semaphore::new(self.per_host.deliveries)),
             guests: 0,
+            since: Vec::new(),
         });
-        if host.guests >= self.per_host.deliveries + self.per_host.waiting {
-            return None;
+        let is_full = host.guests >= self.per_host.deliveries;
+        let is_slow = host.oldest() > self.per_host.patience;
+        if host.guests >= self.per_host.deliveries + self.per_host.waiting || (is_full && is_slow) {
+            return Err(host.busy());
         }
         host.guests += 1;
         let guest = Guest { host: name.to_owned(), hosts: Arc::clone(&self.hosts), place: None };
-        Some((guest, Arc::clone(&host.places)))
+        Ok((guest, Arc::clone(&host.places)))
     }
 }
 
@@ -81,7 +115,11 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let mut hosts = lock(&self.hosts);
         if let Some(host) = hosts.get_mut(&self.host) {
-            drop(self.place.take());
+            if let Some((_, since)) = self.place.take()
+                && let Some(at) = host.since.iter().position(|one| *one == since)
+            {
+                host.since.swap_remove(at);
+            }
             host.guests -= 1;
             if host.guests == 0 {
                 hosts.remove(&self.host);
@@ -138,21 +176,35 @@ mod tests {
         let (first, second) = (hosts.enter("https://a").await, hosts.enter("https://a").await);
         let mut third = Box::pin(hosts.enter("https://a"));
         assert!(futures_util::poll!(third.as_mut()).is_pending());
-        assert!(hosts.enter("https://a").await.is_none(), "there is no room to wait");
-        assert!(hosts.enter("https://b").await.is_some());
+        let fourth = hosts.enter("https://a").await.err();
+        assert_eq!(fourth, Some(Busy(Duration::from_secs(1))), "there is no room to wait");
+        assert!(hosts.enter("https://b").await.is_ok());
         drop(first);
         let third = third.await;
-        assert!(third.is_some());
+        assert!(third.is_ok());
         drop((second, third));
         assert!(lock(&hosts.hosts).is_empty(), "a host with nobody under way is forgotten");
     }
 
     #[tokio::test]
-    async fn whoever_waits_in_vain_is_sent_away() {
-        let hosts = Hosts::new(PerHost { deliveries: 1, waiting: 1, patience: Duration::ZERO });
+    async fn at_a_slow_host_nobody_waits_and_comes_back_later_the_slower_it_is() {
+        let a_minute = Duration::from_secs(60);
+        let hosts = Hosts::new(PerHost { deliveries: 1, waiting: 1, patience: a_minute });
         let first = hosts.enter("https://a").await;
-        assert!(first.is_some() && hosts.enter("https://a").await.is_none());
+        let long_ago = Instant::now().checked_sub(2 * a_minute).expect("this machine runs for two minutes");
+        lock(&hosts.hosts).get_mut("a").expect("it is under way").since = vec![long_ago];
+        let Err(Busy(wait)) = hosts.enter("https://a").await else { panic!("it is busy") };
+        assert!(wait >= 2 * a_minute);
         drop(first);
-        assert!(hosts.enter("https://a").await.is_some());
+        assert!(hosts.enter("https://a").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_in_vain_is_sent_away() {
+        let hosts = Hosts::new(PerHost { deliveries: 1, waiting: 1, patience: Duration::from_millis(20) });
+        let first = hosts.enter("https://a").await;
+        assert!(first.is_ok() && hosts.enter("https://a").await.is_err());
+        drop(first);
+        assert!(hosts.enter("https://a").await.is_ok());
     }
 }

@@ -16,7 +16,7 @@ use hyper::Method;
 use jiff::Timestamp;
 
 pub use answer::delivery_of;
-pub use hosts::{Hosts, PerHost};
+pub use hosts::{Busy, Hosts, PerHost};
 pub use signers::{Signers, SigningSecrets};
 
 use crate::crypto::{Binding, KeyProvider, OpenError, Signed, open};
@@ -29,8 +29,6 @@ use crate::worker::{EventEnding, Events, Handler, Held, Lane};
 /// Who we are to a receiver.
 pub const USER_AGENT: &str = concat!("Euterpe-Webhooks/", env!("CARGO_PKG_VERSION"));
 
-/// A host that has its hands full is asked again after so long.
-const BUSY: Duration = Duration::from_secs(1);
 /// A key that this process does not have will not be here sooner; another process may take the event meanwhile.
 const NO_KEY: Duration = Duration::from_secs(30);
 
@@ -68,8 +66,8 @@ impl Webhooks {
 
     async fn deliver<L: Lane>(&self, event: &ClaimedEvent, held: &Held<L>) -> Result<Delivery, Unsent> {
         let origin = event.callback_origin.as_deref().unwrap_or_default();
-        let busy = Unsent::Later(EventReleaseReason::HostBusy, BUSY);
-        let _place = self.hosts.enter(origin).await.ok_or(busy)?;
+        let busy = |Busy(wait)| Unsent::Later(EventReleaseReason::HostBusy, wait);
+        let _place = self.hosts.enter(origin).await.map_err(busy)?;
         let requester: RequesterId = event
             .requester_id
             .parse()
