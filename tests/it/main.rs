@@ -25,6 +25,7 @@ mod idempotency;
 mod keys;
 mod lease;
 mod line;
+mod marked_secret;
 mod mend;
 mod migrator;
 mod online;

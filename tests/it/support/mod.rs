@@ -8,6 +8,7 @@ mod proxy;
 pub mod scene;
 mod server;
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -59,9 +60,13 @@ impl TestDb {
     /// The same on a server of its own, for tests that count what old transactions hold back: xids belong to the
     /// whole server, and other tests have some running.
     pub async fn alone() -> Self {
-        let cluster =
-            Cluster::start(&Cluster::scratch(&fresh_name("alone")), Durability::Fast, server::SETTINGS)
-                .unwrap();
+        Self::alone_with(Durability::Fast, &[]).await
+    }
+
+    /// With more settings, of which the last word counts.
+    pub async fn alone_with(durability: Durability, settings: &[&str]) -> Self {
+        let settings = [server::SETTINGS, settings].concat();
+        let cluster = Cluster::start(&Cluster::scratch(&fresh_name("alone")), durability, &settings).unwrap();
         let config = cluster.url("postgres").parse().unwrap();
         server::prepare(&config).await;
         let db = Self::named("postgres".into(), Some(cluster));
@@ -84,6 +89,11 @@ impl TestDb {
             Some(cluster) => cluster.url(&self.name).parse().unwrap(),
             None => server::config(&self.name),
         }
+    }
+
+    /// The directory with the data and the log of a server of its own.
+    pub fn dir(&self) -> &Path {
+        self.alone.as_ref().expect("a server of its own").dir()
     }
 
     /// The store as a login that has our roles and nothing else.
