@@ -1,14 +1,16 @@
 //! Contract §6, design §6: what is wrong with a request is said all at once, each fault with its place and with what
 //! would be right. Nothing of it is enqueued.
 //!
-//! [`ask`] is the only place that knows how a body reaches us.
+//! [`ask`] is how a body reaches the reader; one test sends all of them over HTTP.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use euterpe::domain::transcode::{Accepted, ErrorBody, ErrorCode, MAX_BODY_BYTES, Policy, parse_request};
+use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::api::Api;
 use crate::support::{TestDb, requester};
 
 /// What the service says to a body, sent by acme.
@@ -51,7 +53,7 @@ fn good(base: Base) -> Value {
 }
 
 /// Puts `new` at `pointer`, making what is missing on the way.
-fn put(value: &mut Value, pointer: &str, new: Value) {
+pub fn put(value: &mut Value, pointer: &str, new: Value) {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     if value.pointer(parent).is_none() {
         put(value, parent, json!({}));
@@ -373,6 +375,42 @@ fn one_wrong_thing_is_one_fault_at_its_place_saying_what_would_be_right() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Every row through the real service, over connections that are kept: the same words, and nothing is left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http_bad_input_is_refused_alike_and_uses_up_neither_a_job_nor_a_key() {
+    let db = TestDb::fresh().await;
+    db.run("update euterpe.requesters set requests_per_second = 100000, request_burst = 100000").await;
+    let api = Api::start_with(&db, &[("EUTERPE_FILE_STORAGE", "/srv/media")]).await;
+    let send = |key: usize, body: Vec<u8>| {
+        let request = api.request(Method::POST, "/transcode").header("content-type", "application/json");
+        request.header("idempotency-key", key.to_string()).body(body).send()
+    };
+    let raw = RAW.iter().map(|(body, ..)| body.to_vec());
+    // Whether a time is thirty days ahead depends on the clock, and this service has the real one.
+    let rows = CHANGED.iter().filter(|(.., part)| *part != "30 days");
+    let bodies: Vec<_> = raw.chain(rows.map(|(base, place, new, ..)| changed(*base, place, new))).collect();
+    assert!(bodies.len() >= 120, "{} rows", bodies.len());
+    for (key, body) in bodies.iter().enumerate() {
+        let expected = refusal(body);
+        let answer = send(key, body.clone()).await.unwrap();
+        let (status, kept) = (answer.status().as_u16(), !answer.headers().contains_key("connection"));
+        let said: ErrorBody = answer.json().await.unwrap();
+        let shown = String::from_utf8_lossy(body);
+        assert_eq!((status, kept), (expected.error.code.http_status(), true), "{shown}");
+        assert_eq!(said, expected, "{shown}");
+    }
+    let left = "select (select count(*) from euterpe.inbox_jobs) + (select count(*) from euterpe.job_secrets)
+                     + (select count(*) from euterpe.job_outbox_events)
+                     + (select count(*) from euterpe.idempotency_keys)";
+    assert_eq!(db.one::<i64>(left).await, 0);
+    // Each key is free: another request may have it, and is no replay.
+    for key in 0..bodies.len() {
+        let answer = send(key, good(S3).to_string().into_bytes()).await.unwrap();
+        assert_eq!(answer.status(), 202);
+        assert!(!answer.headers().contains_key("idempotency-replayed"), "{key}");
+    }
 }
 
 /// What a check that refuses everything would get wrong.

@@ -27,6 +27,7 @@ mod keys;
 mod lease;
 mod line;
 mod manners;
+mod marked_secret;
 mod mend;
 mod migrator;
 mod observability;

@@ -12,6 +12,7 @@ pub mod scene;
 mod server;
 pub mod webhooks;
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -80,6 +81,16 @@ impl TestDb {
     async fn on(server: Alone) -> Self {
         server::prepare(&server.config()).await;
         let db = Self::named("postgres".into(), Some(server));
+        Self::alone_with(Durability::Fast, &[]).await
+    }
+
+    /// With more settings, of which the last word counts.
+    pub async fn alone_with(durability: Durability, settings: &[&str]) -> Self {
+        let settings = [server::SETTINGS, settings].concat();
+        let cluster = Cluster::start(&Cluster::scratch(&fresh_name("alone")), durability, &settings).unwrap();
+        let config = cluster.url("postgres").parse().unwrap();
+        server::prepare(&config).await;
+        let db = Self::named("postgres".into(), Some(cluster));
         db.add_requester("acme", 1).await;
         db
     }
@@ -105,6 +116,11 @@ impl TestDb {
             Some(server) => server.config(),
             None => server::config(&self.name),
         }
+    }
+
+    /// The directory with the data and the log of a server of its own.
+    pub fn dir(&self) -> &Path {
+        self.alone.as_ref().expect("a server of its own").dir()
     }
 
     /// The store as a login that has our roles and nothing else.
