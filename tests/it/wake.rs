@@ -167,8 +167,9 @@ async fn a_thousand_commits_are_a_handful_of_wake_ups() {
     let mut last = ears.hear(&["last"]);
     voice.tell(&["last"]);
     last.heard().await;
+    until_true("the counting task has had its turn", || count.load(Ordering::SeqCst) >= 1).await;
     let (rings, most) = (count.load(Ordering::SeqCst), begun.elapsed().as_millis() / 20 + 3);
-    assert!(rings >= 1 && (rings as u128) <= most, "{rings} wake-ups, at most {most} may be");
+    assert!((rings as u128) <= most, "{rings} wake-ups, at most {most} may be");
     counting.abort();
 }
 

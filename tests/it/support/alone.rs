@@ -11,7 +11,9 @@ use tokio_postgres::Config;
 use super::server::SETTINGS;
 
 pub struct Alone {
-    dir: PathBuf,
+    pub dir: PathBuf,
+    /// Beyond those of every test.
+    settings: Vec<String>,
     durability: Durability,
     url: String,
     /// Where it listens on 127.0.0.1, if it does.
@@ -20,11 +22,9 @@ pub struct Alone {
 }
 
 impl Alone {
-    pub fn start(name: &str, durability: Durability) -> Self {
-        let dir = Cluster::scratch(name);
-        let mut alone = Self { dir, durability, url: String::new(), port: None, cluster: None };
-        alone.go_on();
-        alone
+    pub fn start(name: &str, durability: Durability, settings: &[&str]) -> Self {
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Self::new(name, durability, None, settings)
     }
 
     /// The same, listening on a free port of 127.0.0.1.
@@ -32,8 +32,12 @@ impl Alone {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = Some(free.local_addr().unwrap().port());
         drop(free);
-        let (dir, durability) = (Cluster::scratch(name), Durability::Fast);
-        let mut alone = Self { dir, durability, url: String::new(), port, cluster: None };
+        Self::new(name, Durability::Fast, port, Vec::new())
+    }
+
+    fn new(name: &str, durability: Durability, port: Option<u16>, settings: Vec<String>) -> Self {
+        let dir = Cluster::scratch(name);
+        let mut alone = Self { dir, settings, durability, url: String::new(), port, cluster: None };
         alone.go_on();
         alone
     }
@@ -47,6 +51,7 @@ impl Alone {
     pub fn go_on(&mut self) {
         let listen = self.port.map(|port| format!("port={port}"));
         let mut settings = SETTINGS.to_vec();
+        settings.extend(self.settings.iter().map(String::as_str));
         if let Some(listen) = &listen {
             settings.extend(["listen_addresses=127.0.0.1", listen]);
         }

@@ -65,12 +65,17 @@ impl TestDb {
     /// The same on a server of its own, for tests that count what old transactions hold back: xids belong to the
     /// whole server, and other tests have some running.
     pub async fn alone() -> Self {
-        Self::on(Alone::start(&fresh_name("alone"), Durability::Fast)).await
+        Self::alone_with(Durability::Fast, &[]).await
+    }
+
+    /// With more settings, of which the last word counts.
+    pub async fn alone_with(durability: Durability, settings: &[&str]) -> Self {
+        Self::on(Alone::start(&fresh_name("alone"), durability, settings)).await
     }
 
     /// On a server of its own that keeps what it has acknowledged, and can be stopped and started.
     pub async fn durable() -> Self {
-        Self::on(Alone::start(&fresh_name("durable"), Durability::Durable)).await
+        Self::on(Alone::start(&fresh_name("durable"), Durability::Durable, &[])).await
     }
 
     /// On a server of its own that listens on 127.0.0.1 too.
@@ -81,16 +86,6 @@ impl TestDb {
     async fn on(server: Alone) -> Self {
         server::prepare(&server.config()).await;
         let db = Self::named("postgres".into(), Some(server));
-        Self::alone_with(Durability::Fast, &[]).await
-    }
-
-    /// With more settings, of which the last word counts.
-    pub async fn alone_with(durability: Durability, settings: &[&str]) -> Self {
-        let settings = [server::SETTINGS, settings].concat();
-        let cluster = Cluster::start(&Cluster::scratch(&fresh_name("alone")), durability, &settings).unwrap();
-        let config = cluster.url("postgres").parse().unwrap();
-        server::prepare(&config).await;
-        let db = Self::named("postgres".into(), Some(cluster));
         db.add_requester("acme", 1).await;
         db
     }
@@ -120,7 +115,7 @@ impl TestDb {
 
     /// The directory with the data and the log of a server of its own.
     pub fn dir(&self) -> &Path {
-        self.alone.as_ref().expect("a server of its own").dir()
+        &self.alone.as_ref().expect("a server of its own").dir
     }
 
     /// The store as a login that has our roles and nothing else.
