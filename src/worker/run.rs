@@ -20,6 +20,8 @@ use crate::store::Wakeup;
 const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
 /// While all hands are busy nobody claims, and claims are what gives a line its tick.
 const TICK_EVERY: Duration = Duration::from_secs(1);
+/// With more in the line than hands, a moment's patience lets several hands come free, and one claim serves them all.
+const GATHER: Duration = Duration::from_millis(3);
 /// After the drain: time to hand back what is left.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -57,11 +59,17 @@ pub async fn run<L: Lane, H: Handler<L>>(
     let freed = Arc::new(Notify::new());
     let at_work = TaskTracker::new();
 
-    while let Some(room) = free_hands(&hands, &*crew.lane, &stop).await {
+    let mut is_backlog = false;
+    while let Some(mut room) = free_hands(&hands, &*crew.lane, &stop).await {
+        if is_backlog && room < pace.concurrency.div_ceil(2) {
+            sleep(GATHER).await;
+            room = hands.available_permits();
+        }
         let room = room.min(pace.batch);
         // Not raced against the stop: a claim that is cut off may have been committed.
         let Claimed { items, are_more } = claim(&*crew.lane, room).await;
         let is_room_left = items.len() < room;
+        is_backlog = are_more;
         for item in items {
             let hand = Hand(Arc::clone(&hands).try_acquire_owned().ok(), Arc::clone(&freed));
             at_work.spawn(Arc::clone(&crew).see_to(item, hand, stop.is_cancelled()));
