@@ -73,11 +73,8 @@ pub async fn run(command: Command, json: bool, env: impl Fn(&str) -> Option<Stri
         Command::Cancel(act) => job::cancel(&context, act).await,
         Command::Retry(act) => job::retry(&context, act).await,
     };
-    match outcome {
-        Ok(report) => {
-            report.print(json);
-            ExitCode::SUCCESS
-        }
+    match outcome.and_then(|report| report.print(json)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print(json);
             failure.exit_code()

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{TestDb, requester, url_of};
 
-const KEK: &str = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-const PEPPER: &str = "MTIzNDU2Nzg5MGFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub const KEK: &str = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub const PEPPER: &str = "MTIzNDU2Nzg5MGFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 fn env(name: &str) -> Option<String> {
     match name {
