@@ -84,11 +84,8 @@ pub async fn run(command: Command, json: bool, env: impl Fn(&str) -> Option<Stri
         Command::Webhook(command) => webhook::run(&context, command).await,
         Command::Listen(arguments) => listen::run(&context, arguments).await,
     };
-    match outcome {
-        Ok(report) => {
-            report.print(json);
-            ExitCode::SUCCESS
-        }
+    match outcome.and_then(|report| report.print(json)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print(json);
             failure.exit_code()

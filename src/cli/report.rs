@@ -1,6 +1,7 @@
 //! What a command answers, for people and for programs.
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -39,11 +40,15 @@ impl Report {
         std::iter::once(line(names)).chain(rows).collect::<Vec<_>>().join("\n")
     }
 
-    pub(super) fn print(&self, json: bool) {
-        if json {
-            println!("{}", self.json);
-        } else {
-            println!("{}", self.text);
+    /// A reader that has heard enough (`| head -n 1`) is no failure; a full disk is.
+    pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
+        let text = if json { &self.json.to_string() } else { &self.text };
+        let mut out = io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::Failed(format!("it is done, and the answer could not be written: {error}")))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -97,6 +97,21 @@ async fn a_requester_is_added_with_a_secret_and_given_a_key_that_is_shown_once()
     assert_eq!(cli.json("requester enable zenith")["disabled"], false);
 }
 
+/// `euterpe key add acme | head -n 1` is a key and no complaint; an answer that is lost is not passed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_has_heard_enough_is_no_failure_and_a_full_disk_is() {
+    let db = TestDb::fresh().await;
+    let cli = Cli::new(&db);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let enough = cli.command("requester list").stdout(writer).output().unwrap();
+    assert_eq!((enough.status.code(), enough.stderr.as_slice()), (Some(0), &b""[..]));
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let lost = cli.command("requester list").stdout(full).output().unwrap();
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&lost.stderr).contains("could not be written"), "{lost:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_is_rotated_and_activated() {
     let db = TestDb::fresh().await;

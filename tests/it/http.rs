@@ -323,7 +323,7 @@ async fn wait_answers_when_the_job_moves() {
     until(
         &db.client().await,
         "select exists (select from pg_stat_activity where datname = current_database()
-                                              and query like '%last_sequences_v1%')",
+                                              and usename = 'euterpe_api' and query like '%last_sequences_v1%')",
     )
     .await;
     let job = db.claim(&pod).await;

@@ -20,6 +20,7 @@ mod events;
 mod exam;
 mod failover;
 mod fairness;
+mod first_job;
 mod house_style;
 mod http;
 mod idempotency;

@@ -97,15 +97,33 @@ async fn schemathesis_finds_no_500_and_no_undocumented_answer() {
     db.run("update euterpe.requesters set requests_per_second = 100000, request_burst = 100000").await;
     let api = Api::start(&db).await;
     let _worker = busy_worker(&db);
+    // One thread: Python 3.11 loses count of its own recursion when two parse at once (gh-106905); should it do so all
+    // the same, that is no verdict about us, and it is asked again.
     let judge = async |more: &[&str]| {
-        let mut judge = tool("schemathesis");
-        judge
-            .args(["run", &format!("{}/openapi.json", api.url), "--no-color", "--warnings", "off"])
-            .args(["--header", &format!("Authorization: Bearer {}", api.key)])
-            .args(["--max-examples", "30", "--workers", "2", "--seed", "1", "--generation-database", "none"])
-            .args(more);
-        let verdict = judge.output().await.unwrap();
-        assert!(verdict.status.success(), "{}", said(&verdict));
+        for _ in 0..3 {
+            let mut judge = tool("schemathesis");
+            judge
+                .args(["run", &format!("{}/openapi.json", api.url), "--no-color", "--warnings", "off"])
+                .args(["--header", &format!("Authorization: Bearer {}", api.key)])
+                .args([
+                    "--max-examples",
+                    "30",
+                    "--workers",
+                    "1",
+                    "--seed",
+                    "1",
+                    "--generation-database",
+                    "none",
+                ])
+                .args(more);
+            let verdict = judge.output().await.unwrap();
+            if said(&verdict).contains("AST constructor recursion depth mismatch") {
+                continue;
+            }
+            assert!(verdict.status.success(), "{}", said(&verdict));
+            return;
+        }
+        panic!("schemathesis came to no verdict");
     };
     // What a job may be is more than a schema can say: that a uri is one, that a codec fits its container.
     judge(&["--checks", "all", "--exclude-checks", "positive_data_acceptance"]).await;
@@ -271,4 +289,38 @@ async fn every_code_is_described_where_it_is_met() {
         let has_body = operation.get("requestBody").is_some();
         assert_eq!(operation["responses"].get("408").is_some(), has_body, "{}", operation["operationId"]);
     }
+}
+
+/// The page brings everything it needs, and may fetch nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_needs_nothing_from_outside() {
+    let db = TestDb::fresh().await;
+    let api = Api::start(&db).await;
+    let mut pages = Vec::new();
+    for (path, kind) in [
+        ("/docs", "text/html; charset=utf-8"),
+        ("/docs/page.js", "text/javascript; charset=utf-8"),
+        ("/docs/page.css", "text/css; charset=utf-8"),
+    ] {
+        let answer = api.client.get(format!("{}{path}", api.url)).send().await.unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["content-type"]),
+            (200, &kind.parse().unwrap())
+        );
+        let policy = answer.headers()["content-security-policy"].to_str().unwrap();
+        let (first, rest) = policy.split_once("; ").unwrap();
+        assert_eq!(first, "default-src 'none'", "{path}");
+        assert!(
+            rest.split("; ").all(|rule| rule.ends_with(" 'self'") || rule.ends_with(" 'none'")),
+            "{policy}"
+        );
+        assert_eq!(answer.headers()["x-content-type-options"], "nosniff", "{path}");
+        let text = answer.text().await.unwrap();
+        assert!(!text.contains("://") && !text.contains("\"//") && !text.contains("url("), "{path}: {text}");
+        pages.push(text);
+    }
+    // What the policy would not let run: inline script and style, and markup made from text.
+    assert!(!pages[0].contains(" style=") && !pages[0].contains("<style") && !pages[0].contains(" on"));
+    assert!(pages[0].matches("<script").count() == 1 && pages[0].contains("<script src=\"/docs/page.js\""));
+    assert!(!pages[1].contains("innerHTML") && !pages[1].contains(".style"));
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{TestDb, requester, url_of};
 
 pub const KEK: &str = "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-const PEPPER: &str = "MTIzNDU2Nzg5MGFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub const PEPPER: &str = "MTIzNDU2Nzg5MGFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 fn env(name: &str) -> Option<String> {
     match name {
