@@ -11,9 +11,9 @@ use tokio_postgres::{Config, NoTls};
 use tokio_util::sync::CancellationToken;
 
 use euterpe::dev::Cluster;
-use euterpe::domain::{Delivery, NewJob, RequesterId, WorkerId};
+use euterpe::domain::{Delivery, JobFailure, NewJob, RequesterId, WorkerId};
 use euterpe::store::{ClaimedJob, NewRequester, Store, Wakeups, migrate};
-use euterpe::worker::{self, Handler, Held, JobEnding, Jobs, Lane, Pace};
+use euterpe::worker::{self, Handler, Held, JobEnding, Jobs, Pace};
 
 const QUEUE: &str = "transcode";
 
@@ -84,7 +84,8 @@ struct Says(mpsc::UnboundedSender<Instant>);
 impl Handler<Jobs> for Says {
     async fn handle(&self, _: ClaimedJob, _: &Held<Jobs>) -> JobEnding {
         self.0.send(Instant::now()).unwrap();
-        Jobs::broken("enough was seen")
+        // Rests: a retry would speak in between.
+        JobEnding::Failed(JobFailure { code: "media_unreadable".into(), ..JobFailure::default() })
     }
 }
 
