@@ -24,6 +24,12 @@ pub mod worker;
 /// The one way out: calls to urls that somebody gave us.
 pub mod egress;
 
+/// Where media is: object storage, signed urls, shared volumes.
+pub mod storage;
+
+/// ffmpeg and its cage.
+pub mod media;
+
 /// What is done with what was taken: one module per kind of work.
 pub mod handler;
 

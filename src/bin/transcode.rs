@@ -1,0 +1,3 @@
+//! `euterpe-transcode`: does the jobs.
+
+fn main() {}
