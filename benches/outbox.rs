@@ -99,6 +99,7 @@ async fn wake_ups(store: &Store, acme: &RequesterId, config: Config) {
         worker: WorkerId::of_this_boot(|_| Some("bench".into())),
         queue: "idle".into(),
         lease: pace.lease,
+        gate: None,
     };
     let (says, mut said) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();

@@ -1,11 +1,13 @@
 //! What every program does when it starts, and when it ends.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
 use rand::RngExt;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -16,6 +18,15 @@ use crate::domain::{WorkerId, causes};
 use crate::store::surface::Role;
 use crate::store::{Store, StoreError, Wakeups};
 use crate::{config, telemetry};
+
+/// What a service says of itself beyond its name: in `/readyz` and in `live_workers`. Asked again and again.
+pub type About = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
+
+/// For a service that has nothing to add.
+#[must_use]
+pub fn nothing_more() -> About {
+    Arc::new(|| None)
+}
 
 /// A service that runs: its store, its name, its stop, and what it does on the side.
 pub struct Service {
@@ -39,6 +50,7 @@ impl Service {
         role: Role,
         metrics_listen: &str,
         connections: usize,
+        about: About,
     ) -> anyhow::Result<Self> {
         telemetry::log(config::log_form(env)?);
         let (database, direct) = (config::database(env, program)?, config::direct_database(env, program)?);
@@ -56,7 +68,7 @@ impl Service {
         store.check_surface(role).await.map_err(explained)?;
         store.check_durability(may_be_unsafe).await?;
         let worker = WorkerId::of_this_boot(env);
-        store.worker_seen(&worker, role.as_str(), None).await.with_context(|| {
+        store.worker_seen(&worker, role.as_str(), about().as_ref()).await.with_context(|| {
             format!("is the login of EUTERPE_DATABASE_URL a member of euterpe_{}?", role.as_str())
         })?;
 
@@ -64,8 +76,9 @@ impl Service {
             TcpListener::bind(metrics_listen).await.context("cannot listen on EUTERPE_METRICS_LISTEN")?;
         tracing::info!(listen = %listener.local_addr()?, "health and metrics");
         let numbers = telemetry::count()?;
-        let health = telemetry::serve_health(listener, store.clone(), role, numbers.clone(), stop.clone());
-        let house = keep_house(store.clone(), worker.clone(), role, numbers);
+        let ready = telemetry::Ready { store: store.clone(), role, about: Arc::clone(&about) };
+        let health = telemetry::serve_health(listener, ready, numbers.clone(), stop.clone());
+        let house = keep_house(store.clone(), worker.clone(), role, about, numbers);
         let aside = [tokio::spawn(health), tokio::spawn(house)].map(AbortOnDropHandle::new);
         tracing::info!(worker.id = worker.as_str(), release = env!("CARGO_PKG_VERSION"), "{program} started");
         Ok(Self { store, wakeups, worker, stop, _aside: aside })
@@ -80,12 +93,12 @@ impl Service {
 
 /// Every ten seconds: this process is there, the slower things are done by whoever comes first, and the metrics say how
 /// full the lines are.
-async fn keep_house(store: Store, worker: WorkerId, role: Role, numbers: PrometheusHandle) {
+async fn keep_house(store: Store, worker: WorkerId, role: Role, about: About, numbers: PrometheusHandle) {
     loop {
         numbers.run_upkeep(); // else samples pile up wherever nobody scrapes
         let done = async {
             store.upkeep().await?;
-            store.worker_seen(&worker, role.as_str(), None).await?;
+            store.worker_seen(&worker, role.as_str(), about().as_ref()).await?;
             telemetry::tell_depths(&store.queue_depths().await?);
             Ok::<(), StoreError>(())
         };

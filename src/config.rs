@@ -2,6 +2,8 @@
 //!
 //! The environment is a closure, so that a test needs no `set_var`.
 
+mod transcode;
+
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -14,6 +16,8 @@ use crate::domain::transcode::Policy;
 use crate::egress;
 use crate::face::serve::Limits;
 use crate::worker::{Lease, Pace};
+
+pub use transcode::{allows_no_cage, caps, patience, queue, spare, tools, transcode_pace, work_dir};
 
 /// A setting that cannot be used, with what it may be.
 #[derive(Debug, thiserror::Error)]
@@ -207,12 +211,6 @@ pub fn webhook_limits(env: impl Fn(&str) -> Option<String>) -> Result<egress::Li
     let usual = egress::Limits::default();
     let total = setting(env, "EUTERPE_WEBHOOK_TIMEOUT_SECONDS", usual.total.as_secs(), 1..=60)?;
     Ok(egress::Limits { total: Duration::from_secs(total), ..usual })
-}
-
-/// The pace of the transcode worker.
-pub fn transcode_pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
-    let concurrency = setting(&env, "EUTERPE_TRANSCODE_CONCURRENCY", 2, 1..=64)?;
-    Ok(Pace { concurrency, batch: concurrency, ..pace(env)? })
 }
 
 /// What every lane has.

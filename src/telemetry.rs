@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use crate::boot::About;
 use crate::config::{BadSetting, LogForm};
 use crate::face::serve::{Limits, serve};
 use crate::store::surface::Role;
@@ -48,29 +49,38 @@ pub async fn is_ready(store: &Store, role: Role) -> Result<(), String> {
     }
 }
 
+/// What `/readyz` looks at, and what it adds.
+#[derive(Clone)]
+pub struct Ready {
+    /// Is it there?
+    pub store: Store,
+    /// With everything this one needs?
+    pub role: Role,
+    /// Beyond that.
+    pub about: About,
+}
+
+impl Ready {
+    async fn answer(self) -> (StatusCode, String) {
+        let more = (self.about)().map(|about| format!("{about:#}\n")).unwrap_or_default();
+        match is_ready(&self.store, self.role).await {
+            Ok(()) => (StatusCode::OK, format!("ok\n{more}")),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{more}")),
+        }
+    }
+}
+
 /// `/healthz`, `/readyz` and `/metrics`, on the port for people who run this.
 pub async fn serve_health(
     listener: TcpListener,
-    store: Store,
-    role: Role,
+    ready: Ready,
     metrics: PrometheusHandle,
     stop: CancellationToken,
 ) {
-    let pool = store.clone();
+    let pool = ready.store.clone();
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route(
-            "/readyz",
-            get(move || {
-                let store = store.clone();
-                async move {
-                    match is_ready(&store, role).await {
-                        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
-                        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-                    }
-                }
-            }),
-        )
+        .route("/readyz", get(move || ready.clone().answer()))
         .route(
             "/metrics",
             get(move || {

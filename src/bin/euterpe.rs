@@ -1,8 +1,6 @@
 //! `euterpe`: the command line for people.
 
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -23,8 +21,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Twenty jobs, a worker killed in the middle, and the timeline of what happened. Needs nothing but Postgres.
+    /// A clip is made and posted: progress, signed webhooks, timeline and outputs, on a private Postgres.
     Demo,
+    /// A private Postgres, the API, both workers and a receiver, until Ctrl-C. Kept in .euterpe/.
+    Dev,
     /// psql on a private database with everything loaded and the short cuts of docs/psqlrc; it is kept in .euterpe/ and
     /// stops when you leave.
     Psql {
@@ -34,12 +34,6 @@ enum What {
     },
     #[command(flatten)]
     Cli(cli::Command),
-    #[command(hide = true)]
-    DemoWorker {
-        /// About how long each phase of a job takes.
-        #[arg(long, default_value_t = 150)]
-        phase_ms: u64,
-    },
 }
 
 #[tokio::main]
@@ -56,11 +50,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         What::Demo => dev::demo().await.map(|()| ExitCode::SUCCESS),
-        What::DemoWorker { phase_ms } => {
-            dev::demo_worker(|name| std::env::var(name).ok(), Duration::from_millis(phase_ms))
-                .await
-                .map(|()| ExitCode::SUCCESS)
-        }
+        What::Dev => dev::dev().await.map(|()| ExitCode::SUCCESS),
         What::Psql { arguments } => psql(&arguments).await,
         What::Cli(command) => Ok(cli::run(command, arguments.json, |name| std::env::var(name).ok()).await),
     }
@@ -68,10 +58,21 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("cannot tell the current directory")?;
-    let dir = Cluster::place(&here.join(PathBuf::from(".euterpe")));
-    let cluster = Cluster::start(&dir, Durability::Durable, &[])?;
-    let url = cluster.url("postgres");
-    migrate::migrate(&url.parse()?).await?;
+    std::fs::create_dir_all(here.join(".euterpe")).context("cannot make .euterpe")?;
+    let dir = Cluster::place(&here.join(".euterpe/pg"));
+    // While `euterpe dev` runs here, its Postgres is the one to look at.
+    let cluster = match Cluster::running(&dir) {
+        Some(url) => Err(url),
+        None => Ok(Cluster::start(&dir, Durability::Durable, &[])?),
+    };
+    let url = match &cluster {
+        Ok(cluster) => {
+            let url = cluster.url("postgres");
+            migrate::migrate(&url.parse()?).await?;
+            url
+        }
+        Err(url) => url.clone(),
+    };
 
     let short_cuts = dir.join("psqlrc");
     std::fs::write(&short_cuts, include_str!("../../docs/psqlrc")).context("cannot write psqlrc")?;

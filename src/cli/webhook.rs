@@ -11,7 +11,8 @@ use crate::config;
 use crate::crypto::SigningSecret;
 use crate::domain::RequesterId;
 use crate::egress::Egress;
-use crate::handler::webhook::{SigningSecrets, delivery_of, post};
+use crate::handler::signers::{SigningSecrets, post};
+use crate::handler::webhook::delivery_of;
 
 /// What can be done with webhooks.
 #[derive(Debug, Subcommand)]

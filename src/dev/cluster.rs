@@ -93,7 +93,14 @@ impl Cluster {
     /// A connection string for `database` as the superuser of this cluster.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("host={} port=5432 user=postgres dbname={database}", self.dir.display())
+        url_in(&self.dir, database)
+    }
+
+    /// The same for a server that somebody else runs in `dir`, if one does.
+    #[must_use]
+    pub fn running(dir: &Path) -> Option<String> {
+        std::os::unix::net::UnixStream::connect(dir.join(".s.PGSQL.5432")).ok()?;
+        Some(url_in(dir, "postgres"))
     }
 
     /// The directory with data, socket and log.
@@ -159,6 +166,10 @@ impl Drop for Cluster {
             let _ = keeper.join();
         }
     }
+}
+
+fn url_in(dir: &Path, database: &str) -> String {
+    format!("host={} port=5432 user=postgres dbname={database}", dir.display())
 }
 
 fn io_error(doing: impl Into<String>, source: io::Error) -> ClusterError {

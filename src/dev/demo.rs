@@ -1,152 +1,187 @@
-//! A first look: twenty jobs, four workers, one of them killed in the middle, and nothing lost.
+//! A first look: a clip is made and posted; its phases, its webhooks, its timeline and its outputs are shown.
 
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use serde_json::json;
-use tokio::process::{Child, Command};
-use tokio_postgres::Config;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
-use super::{Cluster, Durability};
-use crate::domain::{JobId, NewJob, RequesterId};
-use crate::store::{EnqueuedItem, NewRequester, Store, TimelineStep, migrate};
+use super::Cluster;
+use super::bars::Bars;
+use super::house::{House, Plot, free_ports};
 
-pub(super) const QUEUE: &str = "transcode";
-const JOBS: usize = 20;
-/// Short, so that the demo shows a lease lapse without a long wait. Production has 60 s.
-const LEASE: Duration = Duration::from_secs(5);
+/// Long enough to be seen, short enough not to bore.
+const CLIP_SECONDS: u32 = 12;
+const DONE_WITHIN: Duration = Duration::from_secs(120);
 
-/// Enqueues twenty jobs, kills a worker that holds some, shows that all are done, and prints the timeline of
-/// one that was taken over.
+/// Shows one job from its request to its last webhook. Leaves its outputs and logs in `.euterpe/demo/`, and no process.
 pub async fn demo() -> anyhow::Result<()> {
-    let dir = Cluster::scratch("demo");
-    let cluster = Cluster::start(&dir, Durability::Durable, &["max_connections=50"])?;
-    let shown = tokio::select! {
-        shown = show(&cluster) => shown,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    let dir = std::env::current_dir()?.join(".euterpe/demo");
+    // What the last demo made would look like what this one makes.
+    for old in ["storage", "keys", "api-key"] {
+        let old = dir.join(old);
+        let _ = if old.is_dir() { std::fs::remove_dir_all(&old) } else { std::fs::remove_file(&old) };
+    }
+    let database = Cluster::scratch("demo");
+    let plot = Plot { dir, database: database.clone(), ports: free_ports([0, 0])? };
+    let shown = open_and_show(plot).await;
+    let removed = std::fs::remove_dir_all(&database);
+    shown?;
+    removed.with_context(|| format!("cannot remove {}", database.display()))
+}
+
+async fn open_and_show(plot: Plot) -> anyhow::Result<()> {
+    let mut stop = pin!(super::interrupted());
+    let mut house = tokio::select! {
+        opened = House::open(plot, &|line| println!("{line}")) => opened?,
+        () = &mut stop => bail!("interrupted"),
     };
-    cluster.stop();
-    std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    let shown = tokio::select! {
+        shown = show(&mut house) => shown,
+        () = &mut stop => Err(anyhow::anyhow!("interrupted")),
+    };
+    house.close().await;
     shown
 }
 
-async fn show(cluster: &Cluster) -> anyhow::Result<()> {
-    println!("A private Postgres runs in {}.", cluster.dir().display());
-    let url = cluster.url("postgres");
-    let config: Config = url.parse()?;
-    let report = migrate::migrate(&config).await?;
-    println!(
-        "euterpe-migrate applied {} migrations and loaded {} files of sql/.",
-        report.migrations.len(),
-        report.functions.len()
-    );
+async fn show(house: &mut House) -> anyhow::Result<()> {
+    let mut webhooks = webhooks_of(house)?;
+    let clip = house.storage().join("clip.mp4");
+    make_clip(&clip).await?;
+    println!("ffmpeg made a clip of {CLIP_SECONDS} s: {}\n", clip.display());
 
-    let store = Store::connect(config, 4);
-    let acme: RequesterId = "acme".parse()?;
-    store.add_requester(&NewRequester::named(acme.clone())).await?;
-    let jobs: Vec<_> = (1..=JOBS)
-        .map(|n| NewJob {
-            request: json!({"source": {"uri": format!("s3://media-in/clip-{n}.mov")}}),
-            idempotency_key: Some(format!("clip-{n}")),
-            ..NewJob::default()
-        })
-        .collect();
-    let mut ids = Vec::new();
-    for item in store.enqueue_jobs(&acme, QUEUE, &jobs).await? {
-        match item {
-            EnqueuedItem::Accepted(job) => ids.push(job.job_id),
-            refused => bail!("a job was refused: {refused:?}"),
-        }
+    let request = request(house, &clip);
+    println!("POST {}/transcode\n{request:#}\n", house.user.url());
+    let accepted = house.user.post("/transcode", &request).await?;
+    let job_id = accepted["job_id"].as_str().context("no job_id")?.to_owned();
+    println!("202 {accepted}\n");
+
+    let (status, heard) = follow(house, &job_id, &mut webhooks).await?;
+    ensure!(status["status"] == "succeeded", "the job ended otherwise:\n{status:#}");
+    println!("\nGET /transcode/status?job_id={job_id}\n{status:#}\n");
+    println!("What happened, from psql (table euterpe.help names the rest):\n");
+    timeline(house, &job_id).await?;
+    println!("The outputs:");
+    for output in status["outputs"].as_array().into_iter().flatten() {
+        let word = |name: &str| output[name].as_str().unwrap_or_default();
+        println!("  {:<6} {}", word("name"), word("uri").trim_start_matches("file://"));
     }
-    store.enqueue_jobs(&acme, QUEUE, &jobs).await?;
-    println!("Enqueued {JOBS} jobs, and the same {JOBS} again with the same keys.\n");
-
-    let mut workers = Vec::new();
-    for n in 1..=4 {
-        workers.push(start_worker(&url, n)?);
-    }
-    let mut victim = workers.remove(0);
-    let killed = kill_while_working(&store, &ids, &mut victim).await?;
-    println!("kill -9 of pod-1 while it held job {killed}.");
-    println!("Its lease lapses after {} s; another worker takes over.\n", LEASE.as_secs());
-
-    wait_until_done(&store, &ids).await?;
-    for mut worker in workers {
-        worker.kill().await?;
-    }
-
-    println!("\nThe job that was taken over (in psql: the view job_timeline):\n");
-    println!("{:>3}  {:<12}  {:<24}{:<15}{:<6} worker", "seq", "time", "step", "reason", "claim");
-    for step in store.job_timeline(killed).await? {
-        println!(
-            "{:>3}  {:<12}  {:<24}{:<15}{:<6} {}",
-            step.sequence.unwrap_or_default(),
-            step.at.strftime("%H:%M:%S%.3f").to_string(),
-            step.step,
-            step.reason.unwrap_or_default(),
-            step.claim_version.unwrap_or_default(),
-            step.worker_id.unwrap_or_default()
-        );
-    }
-
-    let orphans = store.orphan_check().await?;
-    ensure!(orphans.is_empty(), "the orphan check found {orphans:?}");
-    println!("\nAll {JOBS} jobs succeeded, each once. The orphan check found nothing.");
-    println!("Look around yourself with: make psql");
+    println!("\n{heard} webhooks arrived, each signature verified. Everything has been stopped; logs are in {}.", house.logs().display());
+    println!("Next: `make dev` keeps it all running, README.md has the first job with curl.");
     Ok(())
 }
 
-fn start_worker(url: &str, n: usize) -> anyhow::Result<Child> {
-    Command::new(std::env::current_exe()?)
-        .arg("demo-worker")
-        .env("EUTERPE_DATABASE_URL", url)
-        .env("EUTERPE_LEASE_SECONDS", LEASE.as_secs().to_string())
-        .env("POD_NAME", format!("pod-{n}"))
+/// Four kinds of output, small enough for any machine.
+fn request(house: &House, clip: &Path) -> Value {
+    let outputs = house.storage().join("outputs");
+    json!({
+        "source": {"uri": format!("file://{}", clip.display())},
+        "storage": {"output_prefix": format!("file://{}/", outputs.display())},
+        "outputs": [
+            {"name": "480p", "path": "480p.mp4", "preset": "h264_480p"},
+            {"name": "hls", "path": "hls/index.m3u8", "container": "hls",
+             "video": {"codec": "h264", "height": 360, "crf": 28}, "audio": {"codec": "aac", "bitrate_kbps": 96}},
+            {"name": "sound", "path": "sound.mp3", "preset": "mp3_192k"},
+            {"name": "still", "path": "still.jpg", "preset": "thumbnail_jpg"}
+        ],
+        "status_webhook_url": house.webhook_url,
+        "external_id": "my-first-job"
+    })
+}
+
+async fn make_clip(path: &Path) -> anyhow::Result<()> {
+    let picture = format!("testsrc2=size=1280x720:rate=30:duration={CLIP_SECONDS}");
+    let sound = format!("sine=frequency=440:duration={CLIP_SECONDS}");
+    let made = Command::new("ffmpeg")
+        .args(["-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-f", "lavfi", "-i", &picture])
+        .args(["-f", "lavfi", "-i", &sound, "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p"])
+        .args(["-c:a", "aac", "-movflags", "+faststart"])
+        .arg(path)
         .stdin(Stdio::null())
         .kill_on_drop(true)
-        .spawn()
-        .context("cannot start a worker")
+        .output()
+        .await
+        .context("cannot run ffmpeg; `make setup` installs it")?;
+    ensure!(made.status.success(), "ffmpeg made no clip: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(())
 }
 
-/// Waits until pod-1 has started a job, kills it with SIGKILL, and says which job that was.
-async fn kill_while_working(store: &Store, ids: &[JobId], victim: &mut Child) -> anyhow::Result<JobId> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < deadline {
-        for &id in ids {
-            let held = last_step(store, id).await?.is_some_and(|last| {
-                last.step.ends_with("fetching") && last.worker_id.unwrap_or_default().starts_with("pod-1#")
-            });
-            if held {
-                victim.kill().await?;
-                return Ok(id);
+/// What the receiver says, as it says it.
+fn webhooks_of(house: &mut House) -> anyhow::Result<mpsc::UnboundedReceiver<Value>> {
+    let output = house.receiver_output().context("the receiver says nothing")?;
+    let (says, said) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(output).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if let Ok(event) = serde_json::from_str(&line) {
+                let _ = says.send(event); // nobody looks any more
             }
         }
-    }
-    bail!("pod-1 never started a job")
+    });
+    Ok(said)
 }
 
-async fn wait_until_done(store: &Store, ids: &[JobId]) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let mut shown = usize::MAX;
-    while Instant::now() < deadline {
-        let mut done = 0;
-        for &id in ids {
-            let last = last_step(store, id).await?;
-            done += usize::from(last.is_some_and(|last| last.step.ends_with("succeeded")));
+/// Until the job has ended and its last webhook is there: the status document, and how many webhooks came.
+async fn follow(
+    house: &mut House,
+    job_id: &str,
+    webhooks: &mut mpsc::UnboundedReceiver<Value>,
+) -> anyhow::Result<(Value, usize)> {
+    let bars = Bars::new();
+    let (mut status, mut heard, end) = (Value::Null, 0, Instant::now() + DONE_WITHIN);
+    let path = format!("/transcode/status?job_id={job_id}");
+    let mut is_told = false;
+    while !(is_told && is_final(&status)) {
+        house.check()?;
+        if Instant::now() > end {
+            bail!("not done after {} s: {status:#}", DONE_WITHIN.as_secs());
         }
-        if done != shown {
-            println!("[{}{}] {done}/{JOBS} succeeded", "#".repeat(done), ".".repeat(JOBS - done));
-            shown = done;
+        if !is_final(&status) {
+            status = house.user.get(&path).await?;
+            bars.show(&status);
         }
-        if done == JOBS {
-            return Ok(());
+        // Between two looks: whatever arrives.
+        let until = Instant::now() + Duration::from_millis(200);
+        while let Ok(Some(event)) = timeout(until.saturating_duration_since(Instant::now()), webhooks.recv()).await {
+            let (verdict, event) = (event["verdict"].as_str().unwrap_or_default(), &event["event"]);
+            let what = event["type"].as_str().unwrap_or_default();
+            bars.say(&format!("webhook {} {what:<22} {verdict}", event["sequence"]));
+            ensure!(verdict.starts_with("verified"), "a webhook was not verified");
+            heard += 1;
+            is_told |= event["data"]["final"] == true;
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    bail!("only {shown} of {JOBS} jobs succeeded within a minute")
+    bars.done();
+    Ok((status, heard))
 }
 
-async fn last_step(store: &Store, id: JobId) -> anyhow::Result<Option<TimelineStep>> {
-    Ok(store.job_timeline(id).await?.pop())
+fn is_final(status: &Value) -> bool {
+    matches!(status["status"].as_str(), Some("succeeded" | "failed" | "dead_letter"))
+}
+
+async fn timeline(house: &House, job_id: &str) -> anyhow::Result<()> {
+    let query = format!(
+        "select sequence as seq, to_char(at, 'HH24:MI:SS.MS') as time, step, claim_version as claim, worker_id as worker
+           from euterpe.job_timeline where job_id = '{job_id}' order by at, sequence"
+    );
+    let told = Command::new(psql_program())
+        .arg(house.database_url())
+        .args(["-X", "-P", "footer=off", "-c", &query])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .status()
+        .await
+        .context("cannot run psql; `make setup` installs it")?;
+    ensure!(told.success(), "psql failed");
+    Ok(())
+}
+
+fn psql_program() -> PathBuf {
+    Cluster::program("psql").unwrap_or_else(|| PathBuf::from("psql"))
 }

@@ -1,3 +1,5 @@
 //! What is done with what a worker has taken: one module per kind of work.
 
+pub mod signers;
+pub mod transcode;
 pub mod webhook;

@@ -1,5 +1,6 @@
 //! The lane of jobs: one queue of the inbox.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -18,6 +19,14 @@ pub struct Jobs {
     pub queue: String,
     /// Of every claim.
     pub lease: Lease,
+    /// Whether there is room for more here; `None`: always.
+    pub gate: Option<Arc<dyn Gate>>,
+}
+
+/// Says whether there is room for more work here. Asked before each claim: what is not claimed, another takes.
+pub trait Gate: Send + Sync {
+    /// Now.
+    fn is_open(&self) -> bool;
 }
 
 /// What came of a job.
@@ -45,6 +54,10 @@ impl Lane for Jobs {
     }
 
     async fn claim(&self, room: usize) -> Result<Claimed<ClaimedJob>> {
+        if self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            self.store.tick(&self.queue).await?;
+            return Ok(Claimed { are_more: false, items: Vec::new() });
+        }
         let limit = u16::try_from(room).unwrap_or(u16::MAX).min(1000);
         let items = self.store.claim_jobs(&self.queue, &self.worker, limit, Some(self.lease.length)).await?;
         Ok(Claimed { are_more: items.len() == room, items })

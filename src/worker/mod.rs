@@ -19,7 +19,7 @@ use crate::domain::Outcome;
 use crate::store::Result;
 
 pub use events::{EventEnding, Events};
-pub use jobs::{JobEnding, Jobs};
+pub use jobs::{Gate, JobEnding, Jobs};
 pub use lease::{Held, Lease, Lost};
 pub use pace::Pace;
 pub use run::run;

@@ -259,6 +259,8 @@ const CHANGED: &[(Base, &str, &str, &str, &str)] = &[
     (S3, "/outputs/1", r#"{"name": "720p", "path": "b.mp4", "preset": "h264_480p"}"#, "/outputs/1/name", "differ from that of /outputs/0"),
     (S3, "/outputs/1", r#"{"name": "b", "path": "720p.mp4", "preset": "h264_480p"}"#, "/outputs/1/path", "differ from that of /outputs/0"),
     (S3, "/outputs/1", r#"{"name": "b", "path": "720p.mp4/b.mp4", "preset": "h264_480p"}"#, "/outputs/1/path", "below the path of /outputs/0"),
+    (S3, "/outputs", r#"[{"name": "a", "path": "h/i.m3u8", "preset": "hls_ladder"}, {"name": "b", "path": "h/i_720p.m3u8", "container": "hls"}]"#, "/outputs/1/path", "names that /outputs/0 makes"),
+    (S3, "/outputs", r#"[{"name": "a", "path": "t_%03d.jpg", "container": "jpg", "thumbnails": {"count": 3}}, {"name": "b", "path": "t_002.jpg", "preset": "thumbnail_jpg"}]"#, "/outputs/1/path", "names that /outputs/0 makes"),
     (S3, "/outputs/0/path", r#""../720p.mp4""#, "/outputs/0/path", "must not climb"),
     (S3, "/outputs/0/path", r#""a/../../720p.mp4""#, "/outputs/0/path", "must not climb"),
     (S3, "/outputs/0/path", r#""/720p.mp4""#, "/outputs/0/path", "must be relative"),

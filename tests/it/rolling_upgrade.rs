@@ -87,11 +87,14 @@ async fn on_a_database_without_euterpe_everything_is_missing() {
     let store = Store::connect(database.config(), 1);
     let missing = store.missing_functions(Role::Webhook).await.unwrap();
     assert!(missing.len() >= 9, "{missing:?}");
-    // The demo's worker looks before it works.
-    let url = url_of(&database.config());
-    let env = |name: &str| (name == "EUTERPE_DATABASE_URL").then(|| url.clone());
-    let refused = euterpe::dev::demo_worker(env, Duration::ZERO).await.unwrap_err();
-    assert!(refused.to_string().contains("euterpe.claim_jobs_v1(text,text,integer,integer)"), "{refused}");
+    // A worker looks before it works.
+    let refused = std::process::Command::new(env!("CARGO_BIN_EXE_euterpe-webhook"))
+        .env("EUTERPE_DATABASE_URL", url_of(&database.config()))
+        .env("EUTERPE_KEKS", KEK)
+        .output()
+        .unwrap();
+    let says = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && says.contains("euterpe.claim_events_v1("), "{says}");
 }
 
 fn change(text: &str, from: &str, to: &str) -> String {

@@ -107,32 +107,6 @@ async fn at_the_end_of_the_drain_started_work_goes_back_with_its_attempt() {
     assert_eq!(db.one::<i64>(reasons).await, 3);
 }
 
-/// A real process, a real signal, in the middle of work.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_during_load_leaves_nothing_in_hand() {
-    let db = TestDb::fresh().await;
-    db.enqueue_many(30).await;
-    let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_euterpe"))
-        .args(["demo-worker", "--phase-ms", "60000"])
-        .env("EUTERPE_DATABASE_URL", url_of(&db.config()))
-        .env("EUTERPE_TRANSCODE_CONCURRENCY", "8")
-        .env("EUTERPE_DRAIN_SECONDS", "0")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    until(&db.client().await, "select count(*) = 8 from euterpe.inbox_jobs where status = 'fetching'").await;
-    let pid = rustix::process::Pid::from_raw(i32::try_from(process.id().unwrap()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(process.wait().await.unwrap().success());
-
-    let all =
-        "select count(*) filter (where status = 'queued' and attempt_count = 0) from euterpe.inbox_jobs";
-    assert_eq!(db.one::<i64>(all).await, 30);
-    let goodbye = "select stopped_at is not null from euterpe.workers";
-    assert!(db.one::<bool>(goodbye).await);
-}
-
 /// What a handler does to itself is written down as our fault, and harms nobody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_panics_fails_its_job_and_nothing_else() {

@@ -157,6 +157,13 @@ impl Judge<'_> {
                 self.faults.add(&format!("/outputs/{n}/path"), message);
             }
         }
+        for (path, n) in &paths {
+            let owner = paths.iter().find(|(other, m)| *m != n && makes_also(other, path));
+            if let Some((_, owner)) = owner {
+                let message = format!("must differ from the names that /outputs/{owner} makes of its own path");
+                self.faults.add(&format!("/outputs/{n}/path"), message);
+            }
+        }
         let prefix = self.request.storage.as_ref().and_then(|storage| storage.output_prefix.as_ref());
         let longest = paths.keys().map(|path| path.len()).max().unwrap_or(0);
         if prefix.is_some_and(|prefix| prefix.len() + longest > MAX_KEY_BYTES) {
@@ -217,4 +224,16 @@ impl Judge<'_> {
                 .add("/outputs", format!("must have signed urls of at most {MAX_SECRET_BYTES} bytes in all"));
         }
     }
+}
+
+/// Whether an output at `path` may also make a file called `other`: segments and renditions beside a playlist
+/// (`index.m3u8` makes `index_…`), pictures by their number (`thumb_%03d.jpg`).
+fn makes_also(path: &str, other: &str) -> bool {
+    if let Some(stem) = path.strip_suffix(".m3u8") {
+        return other.strip_prefix(stem).is_some_and(|rest| rest.starts_with('_'));
+    }
+    let Some((before, after)) = path.split_once('%') else { return false };
+    let after = after.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('d').unwrap_or(after);
+    let number = other.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }

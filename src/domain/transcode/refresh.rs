@@ -20,6 +20,13 @@ impl JobSpec {
         faults.verdict(Some(()))
     }
 
+    /// Whether nothing can be reached without keys or signed urls.
+    #[must_use]
+    pub fn needs_keys(&self) -> bool {
+        let is_s3 = |place: &Place| matches!(place, Place::S3 { .. });
+        is_s3(&self.source.place) || self.storage.output_prefix.as_ref().is_some_and(is_s3) || self.is_signed()
+    }
+
     fn is_signed(&self) -> bool {
         let is_upload = |target: &Target| matches!(target, Target::UploadOrigin(_));
         matches!(self.source.place, Place::Signed { .. }) || self.outputs.iter().any(|o| is_upload(&o.target))

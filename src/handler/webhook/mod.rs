@@ -5,29 +5,24 @@
 
 mod answer;
 mod hosts;
-mod signers;
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hyper::Method;
 use jiff::Timestamp;
 
 pub use answer::delivery_of;
 pub use hosts::{Busy, Hosts, PerHost};
-pub use signers::{Signers, SigningSecrets};
 
-use crate::crypto::{Binding, KeyProvider, OpenError, Signed, open};
+use super::signers::{Signers, Unsigned, post};
+use crate::crypto::{Binding, KeyProvider, OpenError, open};
 use crate::domain::transcode::{CallbackSecret, Hidden};
 use crate::domain::{Delivery, EventReleaseReason, JobId, Outcome, RequesterId, WorkerId};
-use crate::egress::{Answer, Call, Egress, Failure};
+use crate::egress::Egress;
 use crate::store::{ClaimedEvent, Store, StoreError};
 use crate::worker::{EventEnding, Events, Handler, Held, Lane};
-
-/// Who we are to a receiver.
-pub const USER_AGENT: &str = concat!("Euterpe-Webhooks/", env!("CARGO_PKG_VERSION"));
 
 /// A key that this process does not have will not be here sooner; another process may take the event meanwhile.
 const NO_KEY: Duration = Duration::from_secs(30);
@@ -73,7 +68,7 @@ impl Webhooks {
             .parse()
             .map_err(|_| Unsent::Failed("internal", "the requester's name is none".into()))?;
         let url = self.url_of(event, &requester, held).await?;
-        let secrets = self.signers.of(&requester, held).await?;
+        let secrets = self.signers.of(&requester, held).await.map_err(unsigned)?;
 
         let payload = Bytes::copy_from_slice(event.payload.as_bytes());
         let begun = Instant::now();
@@ -126,21 +121,6 @@ where
     }
 }
 
-/// Signs `payload` for this attempt and posts it.
-pub async fn post(
-    egress: &Egress,
-    url: &str,
-    secrets: &SigningSecrets,
-    event_id: &str,
-    payload: Bytes,
-) -> Result<Answer, Failure> {
-    let now = Timestamp::now().as_second();
-    let signed = Signed::new(&secrets.active, &secrets.others, event_id, now, &payload);
-    let mut headers = vec![("content-type", "application/json"), ("user-agent", USER_AGENT)];
-    headers.extend(signed.headers());
-    egress.call(Call { method: Method::POST, url, headers: &headers, body: payload }).await
-}
-
 fn no_url() -> Unsent {
     Unsent::Failed("decrypt_failed", "there is no webhook url to be opened".into())
 }
@@ -149,6 +129,13 @@ fn no_url() -> Unsent {
 fn our_fault(error: &StoreError) -> Unsent {
     tracing::error!(error = error as &dyn Error, "cannot read what a delivery needs");
     Unsent::Failed("internal", "our fault".into())
+}
+
+fn unsigned(why: Unsigned) -> Unsent {
+    match why {
+        Unsigned::Sealed(error) => unopened(&error),
+        Unsigned::Other(why) => Unsent::Failed("internal", why),
+    }
 }
 
 /// An unknown key is not the event's fault: another process has it, or this one will after its next start.

@@ -138,7 +138,7 @@ pub fn work_on_jobs<F>(store: Store, pod: &WorkerId, pace: Pace, wakeup: Wakeup,
 where
     F: for<'a> Fn(ClaimedJob, &'a Held<Watched<Jobs>>) -> BoxFuture<'a, JobEnding> + Send + Sync + 'static,
 {
-    let lane = Jobs { store, worker: pod.clone(), queue: QUEUE.into(), lease: pace.lease };
+    let lane = Jobs { store, worker: pod.clone(), queue: QUEUE.into(), lease: pace.lease, gate: None };
     work_on(lane, pace, wakeup, Do(handle))
 }
 

@@ -5,11 +5,13 @@ pub mod api;
 mod deliveries;
 pub mod lanes;
 mod paused;
+pub mod plant;
 mod proxy;
 pub mod raw;
 pub mod receiver;
 pub mod scene;
 mod server;
+pub mod vault;
 pub mod webhooks;
 
 use std::path::Path;

@@ -1,17 +1,22 @@
-//! What signs the webhooks of each requester, opened, and kept for a moment.
+//! Contract §8: calls to requesters are signed. What signs for each of them, opened, and kept for a moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use hyper::Method;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Unsent, our_fault, unopened};
-use crate::crypto::{Binding, KeyProvider, SigningSecret, open};
-use crate::domain::RequesterId;
+use crate::crypto::{Binding, KeyProvider, OpenError, Signed, SigningSecret, open};
+use crate::domain::{RequesterId, causes};
+use crate::egress::{Answer, Call, Egress, Failure};
 use crate::store::{Store, StoredSigningSecret};
 use crate::worker::{Held, Lane};
 
+/// Who we are to a receiver.
+pub const USER_AGENT: &str = concat!("Euterpe-Webhooks/", env!("CARGO_PKG_VERSION"));
 /// A secret that was retired because it leaked signs no longer than this.
 const KEPT: Duration = Duration::from_secs(5);
 /// How many requesters are kept; beyond that, all are read again.
@@ -24,6 +29,17 @@ pub struct SigningSecrets {
     pub active: SigningSecret,
     /// Sign beside it, while one is rotated.
     pub others: Vec<SigningSecret>,
+}
+
+/// Why nothing can be signed now.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsigned {
+    /// The secret does not open here.
+    #[error(transparent)]
+    Sealed(#[from] OpenError),
+    /// Anything else, in words that its requester may read.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Opens signing secrets.
@@ -41,11 +57,11 @@ impl Signers {
     }
 
     /// What signs for `requester`. Nothing is ever sent unsigned.
-    pub(super) async fn of<L: Lane>(
+    pub async fn of<L: Lane>(
         &self,
         requester: &RequesterId,
         held: &Held<L>,
-    ) -> Result<SigningSecrets, Unsent> {
+    ) -> Result<SigningSecrets, Unsigned> {
         if let Some((since, secrets)) = self.kept().get(requester)
             && since.elapsed() < KEPT
         {
@@ -53,10 +69,10 @@ impl Signers {
         }
         let asked = Instant::now();
         let whose = std::slice::from_ref(requester);
-        let stored = held
-            .insist(|| self.store.read_signing_secrets(whose))
-            .await
-            .map_err(|error| our_fault(&error))?;
+        let stored = held.insist(|| self.store.read_signing_secrets(whose)).await.map_err(|error| {
+            tracing::error!(error = causes(&error), "cannot read what signs");
+            Unsigned::Other("our fault".into())
+        })?;
         let secrets = opened(&*self.keys, &stored)?;
         let mut kept = self.kept();
         if kept.len() >= MOST {
@@ -72,20 +88,32 @@ impl Signers {
 }
 
 /// The active one comes first. Each must open: a receiver may know only the one that does not.
-fn opened(keys: &dyn KeyProvider, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsent> {
+fn opened(keys: &dyn KeyProvider, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsigned> {
     let open_one = |stored: &StoredSigningSecret| {
         let binding = Binding::signing(&stored.requester_id, stored.version);
-        let secret = open(keys, &binding, stored.parts()).map_err(|error| unopened(&error))?;
-        SigningSecret::try_from(secret).map_err(|error| Unsent::Failed("internal", error.to_string()))
+        let secret = open(keys, &binding, stored.parts())?;
+        SigningSecret::try_from(secret).map_err(|error| Unsigned::Other(error.to_string()))
     };
     match stored {
         [active, others @ ..] if active.is_active => Ok(SigningSecrets {
             active: open_one(active)?,
             others: others.iter().map(open_one).collect::<Result<_, _>>()?,
         }),
-        _ => Err(Unsent::Failed(
-            "internal",
-            "the requester has no signing secret: euterpe secret rotate".into(),
-        )),
+        _ => Err(Unsigned::Other("the requester has no signing secret: euterpe secret rotate".into())),
     }
+}
+
+/// Signs `payload` for this attempt and posts it.
+pub async fn post(
+    egress: &Egress,
+    url: &str,
+    secrets: &SigningSecrets,
+    event_id: &str,
+    payload: Bytes,
+) -> Result<Answer, Failure> {
+    let now = Timestamp::now().as_second();
+    let signed = Signed::new(&secrets.active, &secrets.others, event_id, now, &payload);
+    let mut headers = vec![("content-type", "application/json"), ("user-agent", USER_AGENT)];
+    headers.extend(signed.headers());
+    egress.call(Call { method: Method::POST, url, headers: &headers, body: payload }).await
 }

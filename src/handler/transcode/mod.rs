@@ -1,0 +1,154 @@
+//! Does a job: the source is fetched and looked at, the outputs are made and published (contract §5, §7, §11).
+//!
+//! A job goes: its secrets, opened in memory → `fetching`: download and probe → `processing`: ffmpeg in its cage →
+//! `uploading`: every file, the claim proven before each → its facts. Each step is fenced; what goes wrong becomes an
+//! ending (`ending`), and when this future is dropped, ffmpeg is stopped and the directory goes with it.
+
+mod access;
+mod ending;
+mod memory;
+mod phase;
+mod publish;
+mod refresh;
+mod workshop;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+pub use refresh::{Patience, Refresher};
+pub use workshop::{Promise, Spare, Workshop};
+
+use access::JobAccess;
+use ending::Stop;
+use phase::Phase;
+use publish::Outgoing;
+
+use crate::domain::transcode::{JobSpec, SourceFacts};
+use crate::domain::{JobStatus, RequesterId};
+use crate::media::{Caps, Ffmpeg, WorkDir};
+use crate::storage::{Arrival, Cause, Doing, Storage, StorageError};
+use crate::store::ClaimedJob;
+use crate::worker::{Handler, Held, JobEnding, Jobs};
+
+/// Contract §11: a larger source may not become an output of more than twice its size. 1 GB is 10⁹ bytes.
+const LARGE: u64 = 1_000_000_000;
+/// Beside the source there must be room for what is made of it.
+const ROOM_PER_BYTE: u64 = 3;
+/// And for playlists, pictures and the like of a small one.
+const ROOM_AT_LEAST: u64 = 64 * 1024 * 1024;
+
+/// Does jobs.
+pub struct Transcoder {
+    /// Opens secrets, asks for new ones.
+    pub refresher: Refresher,
+    /// Where media is.
+    pub storage: Arc<Storage>,
+    /// What encodes.
+    pub ffmpeg: Arc<Ffmpeg>,
+    /// Where it is done.
+    pub workshop: Arc<Workshop>,
+    /// How much a job may take.
+    pub caps: Caps,
+    /// Of a source.
+    pub max_source_bytes: u64,
+}
+
+impl Handler<Jobs> for Transcoder {
+    async fn handle(&self, job: ClaimedJob, held: &Held<Jobs>) -> JobEnding {
+        let (claim, begun) = (job.claim, Instant::now());
+        let ending = self.work(&job, held).await.unwrap_or_else(|Stop(ending)| ending);
+        let (outcome, code) = match &ending {
+            JobEnding::Succeeded(..) => ("succeeded", None),
+            JobEnding::Failed(failure) => ("failed", Some(failure.code.as_str())),
+            JobEnding::Released(reason, _) => ("released", Some(reason.as_str())),
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        tracing::info!(job_id = %claim.job_id, requester_id = job.requester_id, outcome, code, seconds, "job");
+        ending
+    }
+}
+
+impl Transcoder {
+    async fn work(&self, job: &ClaimedJob, held: &Held<Jobs>) -> Result<JobEnding, Stop> {
+        let spec = JobSpec::read(&job.request)
+            .ok()
+            .filter(|spec| spec.version <= JobSpec::VERSION)
+            .ok_or_else(|| Stop::failed("request_unreadable", "this release cannot read the request"))?;
+        let requester: RequesterId =
+            job.requester_id.parse().map_err(|_| Stop::failed("internal", "the requester's name is none"))?;
+        // Before the first step: a key that this process lacks costs the job nothing.
+        let access = JobAccess::open(&self.refresher, held, &spec, &requester).await?;
+        let end = Instant::now() + Duration::from_secs(u64::from(spec.timeout_seconds));
+        match timeout_at(end, self.steps(&access, end)).await {
+            Ok(done) => done,
+            Err(_) => Err(too_slow(access.phase(), spec.timeout_seconds)),
+        }
+    }
+
+    async fn steps(&self, job: &JobAccess<'_>, end: Instant) -> Result<JobEnding, Stop> {
+        let storage = || self.storage.of(job.spec, job.requester, job);
+
+        let fetching = Phase::enter(job, JobStatus::Fetching).await?;
+        job.insist_on_keys().await?;
+        let (shop, claim) = (Arc::clone(&self.workshop), job.claim());
+        let dir = tokio::task::spawn_blocking(move || shop.dir_for(&claim)).await;
+        let dir: Arc<WorkDir> = Arc::new(dir.map_err(std::io::Error::other)??);
+        let arriving = Arriving { shop: &self.workshop, phase: &fetching, expected: Mutex::default() };
+        let fetched = storage()
+            .fetch(&dir.input(), self.max_source_bytes, &arriving)
+            .await
+            .map_err(|error| fetching.stop(&error, Doing::Fetch))?;
+        let source = self.ffmpeg.inspect(&dir, &self.caps).await?;
+        let facts = SourceFacts { size_bytes: fetched.size_bytes, ..source.facts.clone() };
+
+        let processing = Phase::enter(job, JobStatus::Processing).await?;
+        let caps = self.caps_for(fetched.size_bytes, end);
+        let tell = |progress| processing.encoding(&progress);
+        let made = self.ffmpeg.make(&dir, &source, &job.spec.outputs, &caps, &tell).await?;
+
+        let uploading = Phase::enter(job, JobStatus::Uploading).await?;
+        let outgoing = Outgoing { spec: job.spec, claim, storage: storage(), phase: &uploading };
+        let outputs = outgoing.all(&made).await?;
+        Ok(JobEnding::Succeeded(Some(json!(facts)), json!(outputs)))
+    }
+
+    /// The caps of this job: twice a large source, and never longer than the job itself has left.
+    fn caps_for(&self, source_bytes: u64, end: Instant) -> Caps {
+        let twice = if source_bytes > LARGE { source_bytes * 2 } else { u64::MAX };
+        let left = end.saturating_duration_since(Instant::now());
+        Caps { output_bytes: self.caps.output_bytes.min(twice), wall: self.caps.wall.min(left), ..self.caps }
+    }
+}
+
+fn too_slow(phase: JobStatus, seconds: u32) -> Stop {
+    let code = if phase == JobStatus::Processing { "encode_timeout" } else { "storage_timeout" };
+    Stop::failed(code, format!("{phase} was not over when the job's timeout_seconds={seconds} were"))
+}
+
+/// A source on its way: room is promised for it before its first byte, and progress is told.
+struct Arriving<'a> {
+    shop: &'a Arc<Workshop>,
+    phase: &'a Phase<'a>,
+    expected: Mutex<(Option<u64>, Option<Promise>)>,
+}
+
+impl Arrival for Arriving<'_> {
+    fn expects(&self, size_bytes: Option<u64>) -> Result<(), StorageError> {
+        let bytes = size_bytes.unwrap_or(0).saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_AT_LEAST);
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.1 = None; // what was promised before is given back first
+        let promise = self.shop.promise(bytes).map_err(|error| StorageError::new(Cause::Local, error.to_string()))?;
+        let promise = promise.ok_or_else(|| StorageError::new(Cause::NoRoom, "no room for the source here"))?;
+        *expected = (size_bytes, Some(promise));
+        Ok(())
+    }
+
+    fn has(&self, bytes: u64) {
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.1.iter().for_each(|promise| promise.written(bytes));
+        self.phase.percent(bytes, expected.0, None);
+    }
+}

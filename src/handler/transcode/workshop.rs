@@ -1,0 +1,172 @@
+//! Where the work is done: a directory of this process, and how much room there is.
+//!
+//! `<EUTERPE_WORK_DIR>/w-<boot>/<job>-<claim>/`. A process holds a lock on its directory while it lives; one without a
+//! lock belongs to nobody any more, and whoever comes by removes it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+use uuid::Uuid;
+
+use super::memory;
+use crate::domain::Claim;
+use crate::media::WorkDir;
+use crate::worker::Gate;
+
+/// What must stay free: with less, nothing more is claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Spare {
+    /// Bytes of disk.
+    pub disk: u64,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// This process's own directory, and the book of what its jobs have been promised.
+#[derive(Debug)]
+pub struct Workshop {
+    root: PathBuf,
+    dir: PathBuf,
+    spare: Spare,
+    /// Bytes promised to jobs and not yet written: the disk does not know of them.
+    promised: Mutex<u64>,
+    was_open: AtomicBool,
+    _lock: File,
+}
+
+impl Workshop {
+    /// Removes what dead processes left below `root`, and makes a directory for this one.
+    pub fn open(root: &Path, spare: Spare) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        // One at a time: a directory that is being made has no lock yet.
+        let door = lock_file(&root.join("lock"))?;
+        flock(&door, FlockOperation::LockExclusive)?;
+        sweep(root)?;
+        let dir = root.join(format!("w-{}", Uuid::new_v4().simple()));
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        let lock = lock_file(&dir.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let (root, promised) = (root.to_owned(), Mutex::new(0));
+        Ok(Self { root, dir, spare, promised, was_open: AtomicBool::new(true), _lock: lock })
+    }
+
+    /// A directory for one attempt. Whoever begins a job may be taking over from one who died: tidies up first.
+    pub fn dir_for(&self, claim: &Claim) -> io::Result<WorkDir> {
+        let door = lock_file(&self.root.join("lock"))?;
+        if flock(&door, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            sweep(&self.root)?;
+        }
+        WorkDir::create(&self.dir, &format!("{}-{}", claim.job_id, claim.version))
+    }
+
+    /// Promises `bytes` of disk to a job; `None`: there are not so many.
+    pub fn promise(self: &Arc<Self>, bytes: u64) -> io::Result<Option<Promise>> {
+        let mut promised = self.promised();
+        let free = self.free()?.saturating_sub(*promised);
+        if free < bytes.saturating_add(self.spare.disk) {
+            return Ok(None);
+        }
+        *promised += bytes;
+        drop(promised);
+        Ok(Some(Promise { shop: Arc::clone(self), left: Mutex::new((bytes, 0)) }))
+    }
+
+    /// Why nothing more is claimed; `None`: there is room.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let promised = *self.promised();
+        match self.free() {
+            Ok(free) if free.saturating_sub(promised) < self.spare.disk => Some(format!(
+                "low disk: {free} bytes free, {promised} promised, {} must stay free",
+                self.spare.disk
+            )),
+            Err(error) => Some(format!("the work directory cannot be looked at: {error}")),
+            Ok(_) => memory::available().filter(|free| *free < self.spare.memory).map(|free| {
+                format!("low memory: {free} bytes available, {} must stay available", self.spare.memory)
+            }),
+        }
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let disk = statvfs(&self.dir)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    fn promised(&self) -> MutexGuard<'_, u64> {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate for Workshop {
+    fn is_open(&self) -> bool {
+        let complaint = self.complaint();
+        let is_open = complaint.is_none();
+        metrics::gauge!("euterpe_worker_has_room").set(f64::from(u8::from(is_open)));
+        if self.was_open.swap(is_open, Ordering::Relaxed) != is_open {
+            match complaint {
+                Some(why) => tracing::warn!(why, "no room: nothing is claimed"),
+                None => tracing::info!("there is room again"),
+            }
+        }
+        is_open
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        // What is left in it, if anything, is removed by the next start.
+        let _ = fs::remove_file(self.dir.join("lock")).and_then(|()| fs::remove_dir(&self.dir));
+    }
+}
+
+/// Disk that a job has been promised. Shrinks as the job writes, for what is written the disk shows itself.
+#[derive(Debug)]
+pub struct Promise {
+    shop: Arc<Workshop>,
+    /// Promised, and of that written.
+    left: Mutex<(u64, u64)>,
+}
+
+impl Promise {
+    /// The job has written `bytes` so far.
+    pub fn written(&self, bytes: u64) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, before) = *left;
+        let now = bytes.min(all).max(before);
+        *self.shop.promised() -= now - before;
+        *left = (all, now);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let (all, written) = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.shop.promised() -= all - written;
+    }
+}
+
+fn lock_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Removes the directories of processes that are no more. The caller holds the lock of the root.
+fn sweep(root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("w-"));
+        if !is_ours || !path.is_dir() {
+            continue;
+        }
+        let is_dead = lock_file(&path.join("lock"))
+            .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if is_dead && let Err(error) = fs::remove_dir_all(&path) {
+            tracing::warn!(%error, "cannot remove what a dead worker left");
+        }
+    }
+    Ok(())
+}
