@@ -1,11 +1,12 @@
 //! One call, from a url that somebody gave us to what came back.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -112,7 +113,12 @@ impl Egress {
     /// Makes a call. With the head of the answer it has ended well: how much of the body came changes nothing.
     pub async fn call(&self, call: Call<'_>) -> Result<Answer, Failure> {
         let url = self.policy.check(call.url)?;
-        let request = request_for(&url, call)?;
+        let mut headers = HeaderMap::new();
+        for (name, text) in call.headers {
+            let value = HeaderValue::from_str(text).map_err(|_| Failure::Protocol)?;
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        let request = request_for(&url, call.method, headers, Full::new(call.body))?;
         let end = Instant::now() + self.limits.total;
         let exchange = async {
             let places = self.places(&url).await?;
@@ -126,12 +132,15 @@ impl Egress {
     }
 
     /// The head of the answer, and the task that drives the connection: it ends with its handle.
-    async fn exchange(
+    pub(super) async fn exchange<B>(
         &self,
         url: &Url,
         places: &[std::net::SocketAddr],
-        request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), Failure> {
+        request: Request<B>,
+    ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), Failure>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
         let wire = TokioIo::new(self.connect(url, places).await?);
         let (mut sender, connection) = http1::Builder::new()
             .max_header_size(self.limits.head_bytes)
@@ -160,17 +169,20 @@ impl Egress {
     }
 }
 
-fn request_for(url: &Url, call: Call<'_>) -> Result<Request<Full<Bytes>>, Failure> {
+/// What goes over the wire to the host of `url`.
+pub(super) fn request_for<B>(
+    url: &Url,
+    method: Method,
+    headers: HeaderMap,
+    body: B,
+) -> Result<Request<B>, Failure> {
     let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
-    let mut request = Request::new(Full::new(call.body));
-    *request.method_mut() = call.method;
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
     *request.uri_mut() = target.parse().map_err(|_| Failure::Protocol)?;
-    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| Failure::Protocol);
-    request.headers_mut().insert(HOST, value(host)?);
+    *request.headers_mut() = headers;
+    request.headers_mut().insert(HOST, HeaderValue::from_str(host).map_err(|_| Failure::Protocol)?);
     request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    for (name, text) in call.headers {
-        request.headers_mut().insert(HeaderName::from_static(name), value(text)?);
-    }
     Ok(request)
 }

@@ -6,6 +6,9 @@
 //! connection of its own: a kept one would outlive its judgement, and one that the other side has closed meanwhile
 //! fails a delivery for nothing.
 //!
+//! A webhook's answer is small and looked at whole ([`Egress::call`]); media is streamed both ways, for as long as bytes
+//! move ([`Egress::stream`]). Both take the same road.
+//!
 //! This is hyper over our own connection, not a client with everything: such a one asks no resolver about `http://127.1`,
 //! follows redirects, and reads proxies from the environment unless it is told not to, each time.
 
@@ -13,7 +16,11 @@ mod call;
 mod connect;
 mod failure;
 mod resolve;
+mod retry_after;
+mod stream;
 
 pub use call::{Answer, Call, Egress, Limits};
 pub use failure::Failure;
 pub use resolve::{Resolve, Resolved, System};
+pub use retry_after::retry_after;
+pub use stream::{Arriving, Sending, Streamed};
