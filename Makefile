@@ -1,6 +1,6 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
-.PHONY: help setup demo test test-pg18 test-receivers check mutants bench schema psql clean
+.PHONY: help setup demo dev test test-pg18 test-receivers check mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -9,8 +9,13 @@ help: ## This list
 setup: ## Install what is missing: PostgreSQL, plpgsql_check, tools from PyPI (says what it does)
 	@scripts/setup
 
-demo: setup ## Twenty jobs, a worker killed with kill -9 in the middle, and what happened
-	cargo run --quiet --bin euterpe -- demo
+demo: setup ## A private Postgres, API, workers and a receiver; a clip, a job, its webhooks, its outputs
+	cargo build --quiet --bins
+	@cargo run --quiet --bin euterpe -- demo
+
+dev: setup ## The same, and it stays up until Ctrl-C; README.md has the first job
+	cargo build --quiet --bins
+	@cargo run --quiet --bin euterpe -- dev
 
 test: setup check ## Everything: check, unit and integration tests on a private PostgreSQL
 	cargo test

@@ -22,6 +22,7 @@ const DONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Shows one job from its request to its last webhook. Leaves its outputs and logs in `.euterpe/demo/`, and no process.
 pub async fn demo() -> anyhow::Result<()> {
+    let stop = super::interrupted()?;
     let dir = std::env::current_dir()?.join(".euterpe/demo");
     // What the last demo made would look like what this one makes.
     for old in ["storage", "keys", "api-key"] {
@@ -30,14 +31,14 @@ pub async fn demo() -> anyhow::Result<()> {
     }
     let database = Cluster::scratch("demo");
     let plot = Plot { dir, database: database.clone(), ports: free_ports([0, 0])? };
-    let shown = open_and_show(plot).await;
+    let shown = open_and_show(plot, stop).await;
     let removed = std::fs::remove_dir_all(&database);
     shown?;
     removed.with_context(|| format!("cannot remove {}", database.display()))
 }
 
-async fn open_and_show(plot: Plot) -> anyhow::Result<()> {
-    let mut stop = pin!(super::interrupted());
+async fn open_and_show(plot: Plot, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let mut stop = pin!(stop);
     let mut house = tokio::select! {
         opened = House::open(plot, &|line| println!("{line}")) => opened?,
         () = &mut stop => bail!("interrupted"),

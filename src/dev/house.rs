@@ -97,6 +97,20 @@ impl House {
         self.dir.join("logs")
     }
 
+    /// What a shell needs to be a requester here, and an operator; says where it is.
+    pub(super) fn write_env(&self) -> anyhow::Result<PathBuf> {
+        let mut env = self.env_of("euterpe");
+        env.push(("EUTERPE_API".into(), self.user.url().into()));
+        env.push(("EUTERPE_API_KEY".into(), fs::read_to_string(self.dir.join("api-key"))?.trim().into()));
+        env.push(("MEDIA".into(), self.storage().display().to_string()));
+        env.push(("WEBHOOK_URL".into(), self.webhook_url.clone()));
+        let lines: String = env.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let path = self.dir.join("env");
+        let _ = fs::remove_file(&path);
+        write_private(&path, &lines)?;
+        Ok(path)
+    }
+
     /// For psql, as somebody who may see everything.
     pub(super) fn database_url(&self) -> String {
         self.cluster.url("postgres")

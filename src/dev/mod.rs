@@ -8,16 +8,19 @@ mod stay;
 mod tenant;
 mod user;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 pub use cluster::{Cluster, ClusterError, Durability};
 pub use demo::demo;
 pub use stay::dev;
 
-/// Waits for Ctrl-C, or for somebody who asks us to stop.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut term) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = term.recv() => {}
-    }
+/// Ends with Ctrl-C, or when somebody asks us to stop: from this call on, not from the first look at it.
+fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = term.recv() => {}
+        }
+    })
 }

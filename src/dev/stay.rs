@@ -14,7 +14,7 @@ pub async fn dev() -> anyhow::Result<()> {
     let dir = std::env::current_dir()?.join(".euterpe");
     let database = Cluster::place(&dir.join("pg"));
     let plot = Plot { dir, database, ports: free_ports([8080, 8090])? };
-    let mut stop = pin!(super::interrupted());
+    let mut stop = pin!(super::interrupted()?);
     let mut house = tokio::select! {
         opened = House::open(plot, &|line| println!("{line}")) => opened?,
         () = &mut stop => return Ok(()),
@@ -30,15 +30,13 @@ pub async fn dev() -> anyhow::Result<()> {
 
 async fn stay(house: &mut House) -> anyhow::Result<()> {
     let (storage, url) = (house.storage(), house.user.url().to_owned());
-    let dir = house.logs().parent().map(std::path::Path::to_owned).unwrap_or_default();
+    let env = house.write_env()?;
     println!(
-        "\nRequester {REQUESTER}; its key is in {key}. Media may lie below {storage}; webhooks go to {webhooks}.\n\n  \
-         export EUTERPE_API={url} EUTERPE_API_KEY=$(cat {key})\n  \
-         euterpe submit {storage}/clip.mp4 --to {storage}/outputs --webhook-url {webhooks} --watch\n  \
-         euterpe psql\n\nWebhooks are shown here as they arrive; Ctrl-C stops everything.\n",
-        key = dir.join("api-key").display(),
-        storage = storage.display(),
-        webhooks = house.webhook_url,
+        "\nRequester {REQUESTER} may use {url}; its media may lie below {}.\n\n  \
+         . {}     # in another terminal: EUTERPE_API, EUTERPE_API_KEY, MEDIA, WEBHOOK_URL; README.md goes on\n  \
+         make psql\n\nWebhooks are shown here as they arrive; Ctrl-C stops everything.\n",
+        storage.display(),
+        env.display(),
     );
     let output = house.receiver_output();
     let print = async {

@@ -21,15 +21,6 @@ pub struct StorageError {
     pub retry_after: Option<Duration>,
 }
 
-impl StorageError {
-    /// Trouble that no store told us of.
-    #[must_use]
-    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { cause, message, http_status: None, provider_code: None, retry_after: None }
-    }
-}
-
 /// A kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {

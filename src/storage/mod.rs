@@ -1,5 +1,4 @@
 //! Where media is: object storage, signed urls, volumes that workers share. Streams both ways in bounded memory.
-
 //!
 //! Every request goes through [`crate::egress`], AWS or not, and is signed with the keys of that moment. What fails is
 //! asked again here when asking may help ([`asking`]): with newer keys, or after a pause. A source is read by

@@ -43,6 +43,7 @@ mod partitions;
 mod people;
 mod pods;
 mod privileges;
+mod readme;
 mod receivers;
 mod reclaim;
 mod request_hash;

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::schema::keep;
+use crate::support::api::KEK;
 use crate::support::{Pause, Pauses, QUEUE, TestDb, bare_database, connect, requester, url_of, worker};
 
 /// Written anew by `make schema` until the release; from then on the next test keeps it true.

@@ -1,6 +1,5 @@
 //! Contract §1, §4, §12 and design §5.3: the loop takes no more than it can start, and gives everything a good ending.
 
-use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::support::lanes::{arrives, bring_up, done, pace, until_true, work_on_events, work_on_jobs};
-use crate::support::{Proxy, QUEUE, TestDb, until, url_of, with_webhook, worker};
+use crate::support::{Proxy, QUEUE, TestDb, until, with_webhook, worker};
 
 const IN_HAND: &str = "select count(*) from euterpe.inbox_jobs where worker_id is not null";
 

@@ -1,0 +1,132 @@
+//! README.md: a stranger who copies its commands succeeds, and whoever stops in the middle leaves nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const EUTERPE: &str = env!("CARGO_BIN_EXE_euterpe");
+
+/// An empty directory, with the programs where a build puts them.
+fn checkout() -> TempDir {
+    let dir = tempfile::Builder::new().prefix("eut-readme").tempdir().unwrap();
+    // Postgres, which is not root, must be able to enter.
+    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(dir.path().join("target")).unwrap();
+    let programs = Path::new(EUTERPE).parent().unwrap();
+    std::os::unix::fs::symlink(programs, dir.path().join("target/debug")).unwrap();
+    dir
+}
+
+fn start(dir: &TempDir, command: &str) -> Child {
+    Command::new(EUTERPE)
+        .arg(command)
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+}
+
+/// Processes that were started for `dir` or by `pid`, and still run: each has one of them in its arguments or settings.
+fn left_of(dir: &TempDir, pid: u32) -> Vec<String> {
+    let marks = [dir.path().display().to_string(), format!("euterpe-{pid}-")];
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let said = entries.filter_map(|entry| {
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let all = [read("cmdline"), read("environ")].concat();
+        let all = String::from_utf8_lossy(&all).replace('\0', " ");
+        (number != std::process::id() && marks.iter().any(|mark| all.contains(mark.as_str()))).then_some(all)
+    });
+    said.collect()
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < end, "it did not stop");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_first_job_runs_as_it_is_written() {
+    let page = fs::read_to_string("README.md").unwrap();
+    let blocks: Vec<_> =
+        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 1);
+    let dir = checkout();
+    let mut dev = start(&dir, "dev");
+    let mut lines = BufReader::new(dev.stdout.take().unwrap()).lines();
+    let up = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C stops everything"));
+    assert!(up, "{:?}", dev.wait_with_output());
+
+    let run = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", blocks[0]])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{out}\n{err}");
+    assert!(out.contains("\"status\":\"succeeded\""), "{out}\n{err}");
+    assert!(out.contains("480p.mp4") && out.contains("still.jpg"), "{out}\n{err}");
+    let told = lines.by_ref().map_while(Result::ok).find(|line| line.contains("transcode.succeeded"));
+    assert!(told.unwrap().contains("verified"));
+
+    interrupt(&dev);
+    assert!(wait(&mut dev).success());
+    assert_eq!(left_of(&dir, dev.id()), Vec::<String>::new());
+    // And again: what it locked is free.
+    let mut again = start(&dir, "dev");
+    let mut lines = BufReader::new(again.stdout.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C stops everything")));
+    interrupt(&again);
+    assert!(wait(&mut again).success());
+}
+
+#[test]
+fn the_demo_shows_everything_and_leaves_only_its_outputs() {
+    let dir = checkout();
+    let mut demo = start(&dir, "demo");
+    let pid = demo.id();
+    let output = {
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut demo.stdout.take().unwrap(), &mut said).unwrap();
+        said
+    };
+    assert!(wait(&mut demo).success(), "{output}");
+    for shown in ["202 {", "transcode.succeeded     verified", "\"status\": \"succeeded\"", "uploading -> succeeded", "480p.mp4"] {
+        assert!(output.contains(shown), "no {shown:?} in\n{output}");
+    }
+    assert!(dir.path().join(".euterpe/demo/storage/demo/outputs/hls/index.m3u8").is_file());
+    assert_eq!(left_of(&dir, pid), Vec::<String>::new());
+    assert!(!Path::new(&format!("/dev/shm/euterpe-{pid}-demo")).exists());
+}
+
+/// At moments spread over its life: before Postgres is there, while it migrates, while it encodes.
+#[test]
+fn the_demo_may_be_interrupted_at_any_moment() {
+    for moment in [10, 300, 900, 1800, 3000, 4500] {
+        let dir = checkout();
+        let mut demo = start(&dir, "demo");
+        std::thread::sleep(Duration::from_millis(moment)); // a moment of another process's life, not of our time
+        interrupt(&demo);
+        wait(&mut demo);
+        assert_eq!(left_of(&dir, demo.id()), Vec::<String>::new(), "after {moment} ms");
+        let database = format!("/dev/shm/euterpe-{}-demo", demo.id());
+        assert!(!Path::new(&database).exists(), "after {moment} ms");
+    }
+}
