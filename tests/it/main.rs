@@ -46,6 +46,7 @@ mod privileges;
 mod readme;
 mod receivers;
 mod reclaim;
+mod refreshing;
 mod request_hash;
 mod requesters;
 mod requests;

@@ -4,6 +4,7 @@ mod alone;
 pub mod api;
 mod deliveries;
 pub mod lanes;
+pub mod owner;
 mod paused;
 pub mod plant;
 mod proxy;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use euterpe::crypto::SigningSecret;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,6 +16,8 @@ use super::{TestDb, url_of};
 pub struct Plant {
     pub db: TestDb,
     pub api: Api,
+    /// What acme's webhooks and refresh calls are signed with.
+    pub secret: SigningSecret,
     dir: TempDir,
 }
 
@@ -44,8 +47,8 @@ impl Plant {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let api = Api::start_with(&db, &settings).await;
-        db.add_signing_secret("acme").await;
-        Self { db, api, dir }
+        let secret = db.add_signing_secret("acme").await;
+        Self { db, api, secret, dir }
     }
 
     /// Where acme's files are.
