@@ -1,3 +1,7 @@
 //! `euterpe-transcode`: does the jobs.
 
-fn main() {}
+use euterpe::media::launch_if_asked;
+
+fn main() {
+    launch_if_asked();
+}

@@ -1,8 +1,10 @@
 //! ffmpeg and its cage: what a source is, and what is made of it.
 
+mod cage;
 mod caps;
 mod workdir;
 
+pub use cage::{Level, Limits, launch_if_asked};
 pub use caps::Caps;
 pub use workdir::WorkDir;
 
