@@ -51,8 +51,16 @@ impl std::fmt::Display for Level {
     }
 }
 
-const TRIED: [&str; 8] =
-    ["read_beside", "read_system", "read_parent", "write_beside", "link", "network", "privileges", "core_dump"];
+const TRIED: [&str; 8] = [
+    "read_beside",
+    "read_system",
+    "read_parent",
+    "write_beside",
+    "link",
+    "network",
+    "privileges",
+    "core_dump",
+];
 
 /// Tries everything, prints it and ends.
 pub(super) fn sing(landlock: Option<i32>, seccomp: bool, dir: &Path, parent: i32) -> ! {

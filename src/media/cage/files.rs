@@ -21,11 +21,8 @@ const DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/urandom"];
 pub(super) fn lock(dir: &Path, program: Option<&Path>) -> Result<Option<i32>, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // No links: what the worker uploads must be a file that ffmpeg wrote itself.
-    let write: BitFlags<AccessFs> = read
-        | AccessFs::WriteFile
-        | AccessFs::MakeReg
-        | AccessFs::RemoveFile
-        | AccessFs::Truncate;
+    let write: BitFlags<AccessFs> =
+        read | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(RULES))?

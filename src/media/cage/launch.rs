@@ -18,7 +18,7 @@ pub(in crate::media) const LAUNCH: &str = "--launch-in-cage";
 /// In place of a program: try the bars.
 pub(in crate::media) const CANARY: &str = "--canary";
 /// What the launcher itself ends with, when there was no launch.
-const FAILED: i32 = 125;
+pub(in crate::media) const FAILED: i32 = 125;
 
 /// One launch: `--launch-in-cage <parent> <limits…> <dir> -- <program> <arguments…>`.
 struct Launch {

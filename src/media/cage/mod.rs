@@ -8,7 +8,8 @@ mod launch;
 mod limits;
 mod syscalls;
 
-pub use canary::Level;
+pub(in crate::media) use canary::BAIT;
+pub(in crate::media) use canary::Level;
 pub use launch::launch_if_asked;
-pub(in crate::media) use launch::{CANARY, LAUNCH};
-pub use limits::Limits;
+pub(in crate::media) use launch::{CANARY, FAILED as LAUNCH_FAILED, words as launch_words};
+pub(in crate::media) use limits::Limits;

@@ -6,7 +6,7 @@ use std::env::consts::ARCH;
 use seccompiler::{BpfMap, TargetArch, apply_filter, compile_from_json};
 use serde_json::{Value, json};
 
-/// Any network, other processes, mounts, namespaces, keys, the kernel's own machinery, links out of the outputs.
+/// Any network, other processes and new ones, mounts, namespaces, keys, the kernel's own machinery, links out of the outputs.
 const DENIED: &str = "socket socketpair connect bind listen accept accept4 sendto sendmmsg \
     ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_open pidfd_getfd pidfd_send_signal \
     kill tkill rt_sigqueueinfo rt_tgsigqueueinfo \
@@ -17,12 +17,13 @@ const DENIED: &str = "socket socketpair connect bind listen accept accept4 sendt
     open_by_handle_at name_to_handle_at linkat symlinkat mknodat personality syslog \
     settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname vhangup";
 /// Those that only this architecture has.
-const DENIED_X86: &str = "link symlink mknod iopl ioperm modify_ldt uselib";
+const DENIED_X86: &str = "fork vfork link symlink mknod iopl ioperm modify_ldt uselib";
 
 /// `CLONE_NEW…`: cgroup, uts, ipc, user, pid, net, mounts, time.
-const NAMESPACES: [u64; 8] = [
-    0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x0002_0000, 0x0000_0080,
-];
+const NAMESPACES: [u64; 8] =
+    [0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x0002_0000, 0x0000_0080];
+/// A clone without it is a fork.
+const CLONE_THREAD: u64 = 0x0001_0000;
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
@@ -40,16 +41,20 @@ fn compiled() -> Option<BpfMap> {
 
 fn filters() -> Value {
     let more = if ARCH == "x86_64" { DENIED_X86 } else { "" };
-    let mut denied: Vec<Value> =
-        DENIED.split_whitespace().chain(more.split_whitespace()).map(|name| json!({"syscall": name})).collect();
+    let mut denied: Vec<Value> = DENIED
+        .split_whitespace()
+        .chain(more.split_whitespace())
+        .map(|name| json!({"syscall": name}))
+        .collect();
     denied.extend(NAMESPACES.map(|flag| {
         json!({"syscall": "clone", "args": [{"index": 0, "type": "qword", "op": {"masked_eq": flag}, "val": flag}]})
     }));
+    denied.push(
+        json!({"syscall": "clone", "args": [{"index": 0, "type": "qword", "op": {"masked_eq": CLONE_THREAD}, "val": 0}]}),
+    );
     // A program may abort itself, and send no signal to anybody else.
     let me = std::process::id();
-    denied.push(
-        json!({"syscall": "tgkill", "args": [{"index": 0, "type": "dword", "op": "ne", "val": me}]}),
-    );
+    denied.push(json!({"syscall": "tgkill", "args": [{"index": 0, "type": "dword", "op": "ne", "val": me}]}));
     json!({
         "denied": filter(&Value::from(denied), EPERM),
         // Its flags are out of a filter's sight. Without it, glibc takes clone.
