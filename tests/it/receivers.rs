@@ -327,6 +327,7 @@ async fn euterpe_listen_verifies_what_comes_and_knows_what_came_before() {
         .env("EUTERPE_WEBHOOK_SECRET", secret.expose().as_str())
         .env("EUTERPE_ALLOW_HTTP", "true")
         .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+        .env("EUTERPE_EGRESS_PORTS", "any")
         .output()
         .unwrap();
     assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stderr));

@@ -132,6 +132,7 @@ fn command(database: &str, settings: &[(&str, &str)]) -> Command {
         .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
         .env("EUTERPE_LOG", "json")
         .env("POD_NAME", "api")
+        .env("EUTERPE_HTTP_CONNECTIONS_PER_IP", "1024") // everybody in a test comes from one address
         .envs(settings.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::null());

@@ -121,6 +121,7 @@ impl Postman {
             .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
             .env("EUTERPE_ALLOW_HTTP", "true")
             .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+            .env("EUTERPE_EGRESS_PORTS", "any")
             .env("EUTERPE_POLL_MS", "20-40")
             .env("EUTERPE_LOG", "json")
             .env("POD_NAME", "postman")
