@@ -339,6 +339,31 @@ async fn an_unknown_key_costs_no_attempt_and_the_event_waits_for_somebody_who_ha
     assert_eq!(db.met(id).await, [(1, None, Some(200))]);
 }
 
+/// Every event under that key meets it every 30 seconds; the log says it once, the number counts them all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_key_is_logged_once_and_counted_each_time() {
+    let db = TestDb::fresh().await;
+    db.add_signing_secret("acme").await;
+    for n in 0..12 {
+        let other = ring(&[(if n % 2 == 0 { "other" } else { "another" }, 7)]);
+        db.enqueue_for("acme", hooked_by(&other, "acme", "http://127.0.0.1:9/")).await;
+    }
+    let mut postman = Postman::start(&db, &[]);
+    let released = "select count(*) = 12 from euterpe.job_outbox_events
+                     where last_error ->> 'class' = 'unknown_kek' and worker_id is null";
+    until(&db.client().await, released).await;
+    let said = postman.said();
+    let numbers = format!("http://{}/metrics", postman.metrics());
+    let numbers = reqwest::get(numbers).await.unwrap().text().await.unwrap();
+    assert!(postman.signal(Signal::TERM).success());
+    for kek_id in ["other", "another"] {
+        let line = format!("\"kek_id\":\"{kek_id}\"");
+        assert_eq!(said.lines().filter(|said| said.contains(&line)).count(), 1, "{said}");
+        let counted = format!("euterpe_unknown_kek_total{{kek_id=\"{kek_id}\"}} 6");
+        assert!(numbers.contains(&counted), "{numbers}");
+    }
+}
+
 /// Two rings as one.
 struct Keyrings(euterpe::crypto::Keyring, euterpe::crypto::Keyring);
 

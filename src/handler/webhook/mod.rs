@@ -4,7 +4,9 @@
 //! and nonce → one guarded call → a [`Delivery`]. What follows from that is decided in SQL.
 
 mod answer;
+mod callbacks;
 mod hosts;
+mod opening;
 mod signers;
 
 use std::error::Error;
@@ -17,9 +19,13 @@ use jiff::Timestamp;
 
 pub use answer::delivery_of;
 pub use hosts::{Busy, Hosts, PerHost};
-pub use signers::{Signers, SigningSecrets};
+pub use signers::SigningSecrets;
 
-use crate::crypto::{Binding, KeyProvider, OpenError, Signed, open};
+use callbacks::Callbacks;
+use opening::Opener;
+use signers::Signers;
+
+use crate::crypto::{Binding, KeyProvider, Signed};
 use crate::domain::transcode::{CallbackSecret, Hidden};
 use crate::domain::{Delivery, EventReleaseReason, JobId, Outcome, RequesterId, WorkerId};
 use crate::egress::{Answer, Call, Egress, Failure};
@@ -29,14 +35,10 @@ use crate::worker::{EventEnding, Events, Handler, Held, Lane};
 /// Who we are to a receiver.
 pub const USER_AGENT: &str = concat!("Euterpe-Webhooks/", env!("CARGO_PKG_VERSION"));
 
-/// A key that this process does not have will not be here sooner; another process may take the event meanwhile.
-const NO_KEY: Duration = Duration::from_secs(30);
-
 /// Delivers events.
 pub struct Webhooks {
-    store: Store,
-    worker: WorkerId,
-    keys: Arc<dyn KeyProvider>,
+    callbacks: Callbacks,
+    opener: Arc<Opener>,
     egress: Egress,
     hosts: Hosts,
     signers: Signers,
@@ -60,8 +62,10 @@ impl Webhooks {
         egress: Egress,
         per_host: PerHost,
     ) -> Self {
-        let signers = Signers::new(store.clone(), Arc::clone(&keys));
-        Self { store, worker, keys, egress, hosts: Hosts::new(per_host), signers }
+        let opener = Arc::new(Opener::new(keys));
+        let signers = Signers::new(store.clone(), Arc::clone(&opener));
+        let callbacks = Callbacks::new(store, worker);
+        Self { callbacks, opener, egress, hosts: Hosts::new(per_host), signers }
     }
 
     async fn deliver<L: Lane>(&self, event: &ClaimedEvent, held: &Held<L>) -> Result<Delivery, Unsent> {
@@ -89,16 +93,15 @@ impl Webhooks {
         requester: &RequesterId,
         held: &Held<L>,
     ) -> Result<Hidden, Unsent> {
-        let claims = [event.claim];
-        let read = held.insist(|| self.store.read_event_secrets(&self.worker, &claims)).await;
-        let sealed = match read.map_err(|error| our_fault(&error))?.pop() {
-            Some((_, Outcome::Ok, Some(sealed))) => sealed,
-            Some((_, Outcome::Ok, None)) => return Err(no_url()),
+        let read = held.insist(|| self.callbacks.of(event.claim)).await;
+        let sealed = match read.map_err(|error| our_fault(&error))? {
+            (Outcome::Ok, Some(sealed)) => sealed,
+            (Outcome::Ok, None) => return Err(no_url()),
             // It is somebody else's now, and this ending will be refused.
             _ => return Err(Unsent::Later(EventReleaseReason::NotStarted, Duration::ZERO)),
         };
         let binding = Binding::callback(JobId(sealed.bound_to), requester);
-        let opened = open(&*self.keys, &binding, sealed.parts()).map_err(|error| unopened(&error))?;
+        let opened = self.opener.open(&binding, sealed.parts())?;
         let callback = opened.expose_str().and_then(|text| CallbackSecret::read(text).ok());
         callback.and_then(|callback| callback.status_webhook_url).ok_or_else(no_url)
     }
@@ -149,21 +152,6 @@ fn no_url() -> Unsent {
 fn our_fault(error: &StoreError) -> Unsent {
     tracing::error!(error = error as &dyn Error, "cannot read what a delivery needs");
     Unsent::Failed("internal", "our fault".into())
-}
-
-/// An unknown key is not the event's fault: another process has it, or this one will after its next start.
-fn unopened(error: &OpenError) -> Unsent {
-    match error {
-        OpenError::UnknownKek(kek_id) => {
-            metrics::counter!("euterpe_unknown_kek_total", "kek_id" => kek_id.clone()).increment(1);
-            tracing::error!(
-                kek_id,
-                "this key is not in the ring; add it to EUTERPE_KEK_FILE and start again"
-            );
-            Unsent::Later(EventReleaseReason::UnknownKek, NO_KEY)
-        }
-        OpenError::Failed => Unsent::Failed("decrypt_failed", error.to_string()),
-    }
 }
 
 /// One line and three numbers per attempt. The origin may be shown, the rest of the url may not.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Unsent, our_fault, unopened};
-use crate::crypto::{Binding, KeyProvider, SigningSecret, open};
+use super::opening::Opener;
+use super::{Unsent, our_fault};
+use crate::crypto::{Binding, SigningSecret};
 use crate::domain::RequesterId;
 use crate::store::{Store, StoredSigningSecret};
 use crate::worker::{Held, Lane};
@@ -27,17 +28,16 @@ pub struct SigningSecrets {
 }
 
 /// Opens signing secrets.
-pub struct Signers {
+pub(super) struct Signers {
     store: Store,
-    keys: Arc<dyn KeyProvider>,
+    opener: Arc<Opener>,
     kept: Mutex<HashMap<RequesterId, (Instant, SigningSecrets)>>,
 }
 
 impl Signers {
     /// With none opened.
-    #[must_use]
-    pub fn new(store: Store, keys: Arc<dyn KeyProvider>) -> Self {
-        Self { store, keys, kept: Mutex::default() }
+    pub(super) fn new(store: Store, opener: Arc<Opener>) -> Self {
+        Self { store, opener, kept: Mutex::default() }
     }
 
     /// What signs for `requester`. Nothing is ever sent unsigned.
@@ -57,7 +57,7 @@ impl Signers {
             .insist(|| self.store.read_signing_secrets(whose))
             .await
             .map_err(|error| our_fault(&error))?;
-        let secrets = opened(&*self.keys, &stored)?;
+        let secrets = opened(&self.opener, &stored)?;
         let mut kept = self.kept();
         if kept.len() >= MOST {
             kept.clear();
@@ -72,10 +72,10 @@ impl Signers {
 }
 
 /// The active one comes first. Each must open: a receiver may know only the one that does not.
-fn opened(keys: &dyn KeyProvider, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsent> {
+fn opened(opener: &Opener, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsent> {
     let open_one = |stored: &StoredSigningSecret| {
         let binding = Binding::signing(&stored.requester_id, stored.version);
-        let secret = open(keys, &binding, stored.parts()).map_err(|error| unopened(&error))?;
+        let secret = opener.open(&binding, stored.parts())?;
         SigningSecret::try_from(secret).map_err(|error| Unsent::Failed("internal", error.to_string()))
     };
     match stored {

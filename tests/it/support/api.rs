@@ -171,7 +171,7 @@ impl Drop for Api {
 }
 
 /// The address in the line of the log that says so.
-fn address(log: &str, message: &str) -> Option<String> {
+pub fn address(log: &str, message: &str) -> Option<String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines
         .filter(|line| line["message"] == message)

@@ -139,6 +139,11 @@ impl Postman {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Where its numbers are, once it has said so.
+    pub fn metrics(&self) -> String {
+        super::api::address(&self.said(), "health and metrics").expect("it is up")
+    }
+
     pub fn signal(&mut self, signal: Signal) -> std::process::ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.process.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
