@@ -364,6 +364,42 @@ async fn a_missing_key_is_logged_once_and_counted_each_time() {
     }
 }
 
+/// Ten deliveries at once, and one call for the urls of nine of them; each gets its own, also when that call breaks off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn urls_are_read_for_many_by_one_call_and_each_gets_its_own() {
+    let db = TestDb::fresh().await;
+    db.add_signing_secret("acme").await;
+    let receiver = Receiver::kind().await;
+    let mut jobs = HashMap::new();
+    for n in 0..10 {
+        let path = format!("/own/{n}");
+        let url = format!("http://{}{path}", receiver.address);
+        jobs.insert(db.enqueue_for("acme", once(&url)).await.to_string(), path);
+    }
+    let (holder, looker) = (db.client().await, db.client().await);
+    holder.batch_execute("begin; lock table euterpe.job_secrets in access exclusive mode").await.unwrap();
+    let per_host = PerHost { deliveries: 10, waiting: 0, patience: Duration::from_secs(1) };
+    let working = deliver(&db, egress(), per_host, pace(10));
+    until(&looker, "select count(*) = 10 from euterpe.job_outbox_events where worker_id is not null").await;
+    let readers = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+                    and query like '%read_event_secrets_v1%'";
+    for _ in 0..2 {
+        until(&looker, &format!("select count(*) > 0 {readers}")).await;
+        let count: i64 = looker.query_one(&format!("select count(*) {readers}"), &[]).await.unwrap().get(0);
+        assert_eq!(count, 1, "those who wait make no calls of their own");
+        looker.execute(&format!("select pg_terminate_backend(pid) {readers}"), &[]).await.unwrap();
+        until(&looker, &format!("select count(*) > 0 {readers}")).await;
+    }
+    holder.batch_execute("rollback").await.unwrap();
+    let got = receiver.until_got(10).await;
+    until(&looker, "select bool_and(status = 'delivered') from euterpe.job_outbox_events").await;
+    working.stop().await;
+    for got in got {
+        let (job, _) = got.place();
+        assert_eq!(got.line, format!("POST {} HTTP/1.1", jobs[&job]));
+    }
+}
+
 /// Two rings as one.
 struct Keyrings(euterpe::crypto::Keyring, euterpe::crypto::Keyring);
 
