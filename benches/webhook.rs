@@ -65,7 +65,8 @@ async fn run(cluster: &Cluster) {
         tells.send((Instant::now(), body)).unwrap();
     };
     let router = Router::new().fallback(receive).with_state(tells);
-    tokio::spawn(serve(listener, router, Limits::default(), CancellationToken::new()));
+    let limits = Limits { connections_per_ip: 1024, ..Limits::default() };
+    tokio::spawn(serve(listener, router, limits, CancellationToken::new()));
 
     let mut bench = Bench { store, acme, keys, kek, database, hook, arrived };
     for (concurrency, per_host) in [(5, 2), (5, 5), (25, 25)] {
@@ -106,6 +107,7 @@ impl Bench {
             .env("EUTERPE_METRICS_LISTEN", "127.0.0.1:0")
             .env("EUTERPE_ALLOW_HTTP", "true")
             .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+            .env("EUTERPE_EGRESS_PORTS", "any")
             .env("EUTERPE_OUTBOX_CONCURRENCY", concurrency.to_string())
             .env("EUTERPE_WEBHOOKS_PER_HOST", per_host.to_string())
             .env("EUTERPE_OUTBOX_BATCH", concurrency.max(10).to_string())

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::domain::EgressPolicy;
 use crate::domain::transcode::Policy;
+use crate::domain::{EgressPolicy, EgressPorts};
 use crate::egress;
 use crate::face::serve::Limits;
 use crate::worker::{Lease, Pace};
@@ -103,10 +103,31 @@ pub fn policy(env: impl Fn(&str) -> Option<String>) -> Result<Policy, BadSetting
     let queues = list("EUTERPE_QUEUES");
     let max_source_bytes = setting(&env, "EUTERPE_MAX_SOURCE_BYTES", 100_000_000_000, 1..=u64::MAX / 2)?;
     Ok(Policy {
-        egress: EgressPolicy { allow, allow_http: yes_or_no(&env, "EUTERPE_ALLOW_HTTP")? },
+        egress: EgressPolicy {
+            allow,
+            allow_http: yes_or_no(&env, "EUTERPE_ALLOW_HTTP")?,
+            ports: egress_ports(&env)?,
+        },
         file_roots: list("EUTERPE_FILE_STORAGE").into_iter().map(PathBuf::from).collect(),
         queues: if queues.is_empty() { Policy::default().queues } else { queues },
         max_source_bytes: Some(max_source_bytes),
+    })
+}
+
+/// `EUTERPE_EGRESS_PORTS`: ports beside the usual ones, or `any`.
+fn egress_ports(env: impl Fn(&str) -> Option<String>) -> Result<EgressPorts, BadSetting> {
+    const NAME: &str = "EUTERPE_EGRESS_PORTS";
+    let value = env(NAME).unwrap_or_default();
+    if value.trim() == "any" {
+        return Ok(EgressPorts::Any);
+    }
+    let words = value.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let ports: Option<Vec<u16>> = words.map(|word| word.parse().ok().filter(|port| *port > 0)).collect();
+    ports.map(EgressPorts::UsualAnd).ok_or_else(|| BadSetting::Unusable {
+        name: NAME,
+        value: value.clone(),
+        problem: "must be ports in 1..=65535, separated by commas, or any; default none beside 443 and 8443"
+            .into(),
     })
 }
 
@@ -115,7 +136,8 @@ pub fn api_connections(env: impl Fn(&str) -> Option<String>) -> Result<usize, Ba
     setting(env, "EUTERPE_API_CONNECTIONS", 16, 1..=200)
 }
 
-/// Where connections to the HTTP tier end: `EUTERPE_HTTP_CONNECTIONS`, `EUTERPE_HEAD_SECONDS`, `EUTERPE_BODY_SECONDS`.
+/// Where connections to the HTTP tier end: `EUTERPE_HTTP_CONNECTIONS`, `EUTERPE_HTTP_CONNECTIONS_PER_IP`,
+/// `EUTERPE_HEAD_SECONDS`, `EUTERPE_BODY_SECONDS`.
 pub fn http_limits(env: impl Fn(&str) -> Option<String>) -> Result<Limits, BadSetting> {
     let usual = Limits::default();
     let seconds = |name: &'static str, usual: Duration| {
@@ -123,6 +145,12 @@ pub fn http_limits(env: impl Fn(&str) -> Option<String>) -> Result<Limits, BadSe
     };
     Ok(Limits {
         connections: setting(&env, "EUTERPE_HTTP_CONNECTIONS", usual.connections, 1..=65_536)?,
+        connections_per_ip: setting(
+            &env,
+            "EUTERPE_HTTP_CONNECTIONS_PER_IP",
+            usual.connections_per_ip,
+            1..=65_536,
+        )?,
         head: seconds("EUTERPE_HEAD_SECONDS", usual.head)?,
         body: seconds("EUTERPE_BODY_SECONDS", usual.body)?,
         ..usual
@@ -300,6 +328,24 @@ mod tests {
         }
         let env = |asked: &str| (asked == "EUTERPE_POLL_MS").then(|| "20-40".to_owned());
         assert_eq!(outbox_pace(env).expect("a range").poll_ms, 20..=40);
+    }
+
+    #[test]
+    fn ports_to_call_are_a_list_or_any() {
+        let read = |value: &str| egress_ports(|_| Some(value.to_owned()));
+        for (value, ports) in [
+            ("", EgressPorts::default()),
+            ("9000", EgressPorts::UsualAnd(vec![9000])),
+            (" 9000, 65535,", EgressPorts::UsualAnd(vec![9000, 65_535])),
+            (" any ", EgressPorts::Any),
+        ] {
+            assert_eq!(read(value).expect(value), ports, "{value}");
+        }
+        assert_eq!(egress_ports(|_| None).expect("unset"), EgressPorts::default());
+        for value in ["0", "65536", "-1", "443,any", "all", "9000;9001", "9000-9010"] {
+            let refused = read(value).expect_err(value).to_string();
+            assert!(refused.contains("must be ports in 1..=65535, separated by commas, or any"), "{refused}");
+        }
     }
 
     #[test]

@@ -88,7 +88,9 @@ pub async fn serve_health(
                 std::future::ready(metrics.render())
             }),
         );
-    serve(listener, router, Limits { connections: 64, ..Limits::default() }, stop).await;
+    // Who collects numbers comes from one address, and nobody else should.
+    let limits = Limits { connections: 64, connections_per_ip: 64, ..Limits::default() };
+    serve(listener, router, limits, stop).await;
 }
 
 /// How full the lines are.

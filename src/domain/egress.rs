@@ -13,6 +13,23 @@ pub struct EgressPolicy {
     pub allow: Vec<IpNet>,
     /// Plain http is allowed.
     pub allow_http: bool,
+    /// Where one may knock at a host.
+    pub ports: EgressPorts,
+}
+
+/// Which ports may be called. Most of what listens on another one was not made to be called by strangers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EgressPorts {
+    /// 443 and 8443, where plain http is allowed 80 and 8080, and these.
+    UsualAnd(Vec<u16>),
+    /// Every port.
+    Any,
+}
+
+impl Default for EgressPorts {
+    fn default() -> Self {
+        Self::UsualAnd(Vec::new())
+    }
 }
 
 /// Why we do not go there. Never repeats the url: it may be a secret.
@@ -45,6 +62,9 @@ pub enum EgressFault {
     /// A name that only means something inside somebody's network.
     #[error("must have a public host name such as media.example.com, not a local one")]
     PrivateName,
+    /// A port that is not on the list.
+    #[error("must use port 443 or 8443, or one that whoever runs this service allows (EUTERPE_EGRESS_PORTS)")]
+    Port,
 }
 
 impl EgressPolicy {
@@ -54,6 +74,16 @@ impl EgressPolicy {
         // ::ffff:10.0.0.1 is 10.0.0.1: judged, and allowed, as what it is.
         let address = address.to_canonical();
         is_public(address) || self.allow.iter().any(|net| net.contains(&address))
+    }
+
+    /// Whether a connection to `port` may be made.
+    #[must_use]
+    pub fn allows_port(&self, port: u16) -> bool {
+        match (&self.ports, port) {
+            (EgressPorts::Any, _) | (_, 443 | 8443) => true,
+            (_, 80 | 8080) if self.allow_http => true,
+            (EgressPorts::UsualAnd(more), port) => more.contains(&port),
+        }
     }
 
     /// Reads a url that somebody wants us to call, or says why we will not.
@@ -82,7 +112,8 @@ impl EgressPolicy {
             return Err(EgressFault::Fragment);
         }
         self.check_host(&url)?;
-        Ok(url)
+        let port = url.port_or_known_default().ok_or(EgressFault::HostOrPort)?;
+        if self.allows_port(port) { Ok(url) } else { Err(EgressFault::Port) }
     }
 
     /// The parser has read 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 as the address they are.
@@ -330,7 +361,7 @@ mod tests {
             "bücher.example",
             "8.8.8.8",
             "134744072",
-            "1.1.1.1:444",
+            "1.1.1.1:443",
             "172.15.0.1",
             "172.32.0.1",
             "100.63.0.1",
@@ -354,6 +385,7 @@ mod tests {
         let policy = EgressPolicy {
             allow: vec!["127.0.0.0/8".parse().expect("a network"), "fd00::/8".parse().expect("a network")],
             allow_http: false,
+            ports: EgressPorts::UsualAnd(vec![9000]),
         };
         for host in
             ["127.0.0.1:9000", "0x7f.1", "[::ffff:127.0.0.1]", "[fd12::1]", "localhost:9000", "minio:9000"]
@@ -385,6 +417,42 @@ mod tests {
         ] {
             assert_eq!(lax.check(text), Err(EgressFault::NotAUrl), "{text}");
         }
+    }
+
+    /// Which ports pass, by what the deployment says; a port left out is that of the scheme.
+    #[test]
+    fn a_port_passes_when_it_is_on_the_list() {
+        let with = |allow_http, ports| EgressPolicy { allow: Vec::new(), allow_http, ports };
+        let (usual, minio) = (EgressPorts::default, || EgressPorts::UsualAnd(vec![9000, 1]));
+        let always = ["https://a.example", "https://a.example:443", "https://a.example:8443"];
+        let over_http = ["http://a.example", "http://a.example:80", "http://a.example:8080"];
+        let added = ["https://a.example:9000", "https://8.8.8.8:1"];
+        let others = [
+            "https://a.example:22",
+            "https://a.example:6379",
+            "https://a.example:444",
+            "https://[2606::1]:65535",
+        ];
+        let rows: [(EgressPolicy, &[&[&str]], &[&[&str]]); 4] = [
+            (
+                with(false, usual()),
+                &[&always],
+                &[&added, &others, &["https://a.example:80", "https://a.example:8080"]],
+            ),
+            (with(true, usual()), &[&always, &over_http], &[&added, &others]),
+            (with(true, minio()), &[&always, &over_http, &added], &[&others]),
+            (with(true, EgressPorts::Any), &[&always, &over_http, &added, &others], &[]),
+        ];
+        for (policy, pass, refused) in rows {
+            for url in pass.iter().copied().flatten() {
+                assert!(policy.check(url).is_ok(), "{url} {policy:?}");
+            }
+            for url in refused.iter().copied().flatten() {
+                assert_eq!(policy.check(url), Err(EgressFault::Port), "{url} {policy:?}");
+            }
+        }
+        // What is said first is what stays wrong with any port.
+        assert_eq!(with(false, usual()).check("https://127.0.0.1:22/"), Err(PRIVATE));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod worker_id;
 
 pub use causes::causes;
 pub use claim::{Claim, Outcome};
-pub use egress::{EgressFault, EgressPolicy, is_local_name, is_public, origin};
+pub use egress::{EgressFault, EgressPolicy, EgressPorts, is_local_name, is_public, origin};
 pub use event::{BadEventId, Delivery, EventClaim, EventRef, EventReleaseReason};
 pub use job::{BadStatus, JobId, JobStatus, NewJob, Sealed};
 pub use requester::{BadRequesterId, RequesterId};

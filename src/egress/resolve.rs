@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::{Egress, Failure};
+use crate::domain::EgressFault;
 
 /// What a name means, or why it means nothing.
 pub type Resolved = io::Result<Vec<IpAddr>>;
@@ -54,6 +55,9 @@ impl Egress {
             return Err(Failure::BlockedAddress);
         }
         let port = url.port_or_known_default().unwrap_or(443);
+        if !self.policy.allows_port(port) {
+            return Err(Failure::Blocked(EgressFault::Port));
+        }
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), port)).collect())
     }
 }

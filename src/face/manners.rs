@@ -94,7 +94,5 @@ fn head_complaint(request: &Request) -> Option<&'static str> {
     if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
         return Some("send at most 64 headers, and at most 16 KiB of them");
     }
-    // Content-Length beside Transfer-Encoding never gets here as both: hyper forgets the length, as RFC 9112 §6.3 has
-    // it, and reads nothing more on that connection.
-    None
+    None // where a body ends was settled before: `framing`
 }

@@ -9,7 +9,8 @@ use hyper::Method;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::crypto::{Binding, KeyProvider, OpenError, Signed, SigningSecret, open};
+use super::opening::Opener;
+use crate::crypto::{Binding, OpenError, Signed, SigningSecret};
 use crate::domain::{RequesterId, causes};
 use crate::egress::{Answer, Call, Egress, Failure};
 use crate::store::{Store, StoredSigningSecret};
@@ -45,15 +46,15 @@ pub enum Unsigned {
 /// Opens signing secrets.
 pub struct Signers {
     store: Store,
-    keys: Arc<dyn KeyProvider>,
+    opener: Arc<Opener>,
     kept: Mutex<HashMap<RequesterId, (Instant, SigningSecrets)>>,
 }
 
 impl Signers {
     /// With none opened.
     #[must_use]
-    pub fn new(store: Store, keys: Arc<dyn KeyProvider>) -> Self {
-        Self { store, keys, kept: Mutex::default() }
+    pub fn new(store: Store, opener: Arc<Opener>) -> Self {
+        Self { store, opener, kept: Mutex::default() }
     }
 
     /// What signs for `requester`. Nothing is ever sent unsigned.
@@ -73,7 +74,7 @@ impl Signers {
             tracing::error!(error = causes(&error), "cannot read what signs");
             Unsigned::Other("our fault".into())
         })?;
-        let secrets = opened(&*self.keys, &stored)?;
+        let secrets = opened(&self.opener, &stored)?;
         let mut kept = self.kept();
         if kept.len() >= MOST {
             kept.clear();
@@ -88,10 +89,10 @@ impl Signers {
 }
 
 /// The active one comes first. Each must open: a receiver may know only the one that does not.
-fn opened(keys: &dyn KeyProvider, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsigned> {
+fn opened(opener: &Opener, stored: &[StoredSigningSecret]) -> Result<SigningSecrets, Unsigned> {
     let open_one = |stored: &StoredSigningSecret| {
         let binding = Binding::signing(&stored.requester_id, stored.version);
-        let secret = open(keys, &binding, stored.parts())?;
+        let secret = opener.open(&binding, stored.parts())?;
         SigningSecret::try_from(secret).map_err(|error| Unsigned::Other(error.to_string()))
     };
     match stored {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use euterpe::domain::EgressPolicy;
+use euterpe::domain::{EgressPolicy, EgressPorts};
 use euterpe::egress::{Answer, Call, Egress, Failure, Limits, Resolve, Resolved, System};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -47,9 +47,13 @@ impl Resolve for Names {
     }
 }
 
-/// Over http, and to these networks although they are not public.
+/// Over http, to these networks although they are not public, and to whatever port the kernel gave a test.
 pub fn lax(allow: &[&str]) -> EgressPolicy {
-    EgressPolicy { allow: allow.iter().map(|net| net.parse().unwrap()).collect(), allow_http: true }
+    EgressPolicy {
+        allow: allow.iter().map(|net| net.parse().unwrap()).collect(),
+        allow_http: true,
+        ports: EgressPorts::Any,
+    }
 }
 
 fn egress(policy: EgressPolicy, names: Names) -> Egress {
@@ -226,6 +230,25 @@ async fn what_has_no_answer_has_a_class_and_says_neither_url_nor_address() {
     let https_only = EgressPolicy { allow_http: false, ..lax(&["127.0.0.1/32"]) };
     let https_only = Egress::with(https_only, Limits::default(), Arc::new(System), RootCertStore::empty());
     assert_eq!(class(&https_only, &format!("http://127.0.0.1:{closed}/")).await, "blocked");
+}
+
+/// The listener would have heard it: the port alone decides.
+#[tokio::test]
+async fn a_port_that_is_not_on_the_list_is_not_called() {
+    let receiver = Receiver::start(|_, _| Does::Answers(200)).await;
+    let port = receiver.url().parse::<url::Url>().unwrap().port().unwrap();
+    for (ports, wanted) in [
+        (EgressPorts::default(), "blocked"),
+        (EgressPorts::UsualAnd(vec![port - 1]), "blocked"),
+        (EgressPorts::UsualAnd(vec![port]), "sent"),
+    ] {
+        let policy = EgressPolicy { ports, ..lax(&["127.0.0.1/32"]) };
+        let egress = egress(policy, Names::default().with("hooks.example", &[&["127.0.0.1"]]));
+        for host in ["127.0.0.1", "hooks.example"] {
+            assert_eq!(class(&egress, &format!("http://{host}:{port}/")).await, wanted, "{host}");
+        }
+    }
+    assert_eq!(receiver.got().len(), 2);
 }
 
 /// A receiver that never ends its answer keeps us for 64 KiB, not for ever, and costs 4 KiB.

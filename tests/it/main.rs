@@ -54,6 +54,7 @@ mod retry;
 mod rolling_upgrade;
 mod schema;
 mod secrets;
+mod smuggling;
 mod state_machine;
 mod steering;
 mod stranded;

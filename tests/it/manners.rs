@@ -226,23 +226,6 @@ async fn every_good_answer_is_protected_too() {
     }
 }
 
-/// Two servers behind one another must not disagree about where a request ends. hyper reads by Transfer-Encoding alone
-/// and then hears nothing more, so what is hidden in the body is not a request.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_length_beside_a_transfer_encoding_smuggles_nothing() {
-    let db = TestDb::fresh().await;
-    let api = Api::start(&db).await;
-    let hidden = "GET /healthz HTTP/1.1\r\nHost: euterpe\r\n\r\n";
-    let length = format!("Content-Length: {}\r\n", 5 + hidden.len());
-    let chunked = "Transfer-Encoding: chunked\r\n";
-    for head in [format!("{length}{chunked}"), format!("{chunked}{length}")] {
-        let mut client = Raw::to(&api).await;
-        client.send(post(&api, &head) + "0\r\n\r\n" + hidden).await;
-        assert_eq!(client.answer().await.unwrap().code(), "invalid_json", "an empty body");
-        assert_eq!(client.until_closed().await, 0, "{head}");
-    }
-}
-
 /// Below our routes: hyper's own answer, without a body, and the end of the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_http_is_refused_and_closed() {
@@ -336,6 +319,56 @@ async fn beyond_the_most_connections_the_next_waits_for_a_seat() {
     fifth.send(ask).await;
     assert_eq!(fifth.answer().await.unwrap().status, 200);
     assert!(begun.elapsed() >= LIMIT, "served beside four others: {:?}", begun.elapsed());
+}
+
+/// Whoever has enough connections is told so and closed; its own ones go on, and with one less there is room again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_most_connections_of_an_address_the_next_is_told_so_and_closed() {
+    let db = TestDb::fresh().await;
+    let api = Api::start_with(&db, &[("EUTERPE_HTTP_CONNECTIONS_PER_IP", "3")]).await;
+    let ask = "GET /healthz HTTP/1.1\r\nHost: euterpe\r\n\r\n";
+    let mut seated = Vec::new();
+    for _ in 0..3 {
+        let mut client = Raw::to(&api).await;
+        client.send(ask).await;
+        assert_eq!(client.answer().await.unwrap().status, 200);
+        seated.push(client);
+    }
+    for bytes in [ask.to_owned(), post(&api, "Content-Length: 2\r\n") + "{}"] {
+        let mut fourth = Raw::to(&api).await;
+        fourth.send(bytes).await;
+        let answer = fourth.answer().await.expect("closed without a word");
+        assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"));
+        assert_eq!((answer.header("connection"), answer.header("retry-after")), (Some("close"), Some("1")));
+        assert!(answer.is_protected());
+        assert_eq!(fourth.until_closed().await, 0);
+    }
+    // One that never asks is closed all the same, and a flood of them does not keep the others out.
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(Raw::to(&api).await);
+    }
+    for client in &mut seated {
+        client.send(ask).await;
+        assert_eq!(client.answer().await.unwrap().status, 200);
+    }
+    for mut client in silent {
+        client.until_closed().await;
+    }
+    assert_eq!(db.one::<i64>("select count(*) from euterpe.inbox_jobs").await, 0);
+    let numbers = reqwest::get(format!("{}/metrics", api.metrics_url)).await.unwrap().text().await.unwrap();
+    let counted = "euterpe_http_refused_total{reason=\"connections_per_ip\"} 102";
+    assert!(numbers.contains(counted), "{numbers}");
+
+    seated.pop();
+    for _ in 0..2000 {
+        let mut client = Raw::to(&api).await;
+        client.send(ask).await;
+        if client.answer().await.is_some_and(|answer| answer.status == 200) {
+            return;
+        }
+    }
+    panic!("there is no room again");
 }
 
 /// Clients that leave in the middle of a head, a body, an answer and a wait: the next one is served, and nothing of

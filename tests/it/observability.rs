@@ -7,7 +7,7 @@ use euterpe::domain::{Delivery, JobFailure, JobStatus};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 
-use crate::support::api::{Api, request};
+use crate::support::api::{Api, add_key, request};
 use crate::support::{TestDb, WEBHOOKS, with_webhook, worker};
 
 /// The number behind `name` with all these labels; 0 when there is none yet.
@@ -59,6 +59,43 @@ async fn metrics_tell_of_requests_lines_connections_and_jobs() {
     );
     let cancelled = [("code", "cancelled"), ("to", "failed")];
     assert!((number(&page, "euterpe_job_endings_total", &cancelled) - 1.0).abs() < 0.1, "{page}");
+}
+
+/// By reason, and never by key: whoever guesses keys must not fill our memory, nor find them in a graph.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_authentications_are_counted_by_reason() {
+    let db = TestDb::fresh().await;
+    let reader = add_key(&db, "acme", &["transcode:read"]).await;
+    let revoked = add_key(&db, "acme", &["transcode:read"]).await;
+    let api = Api::start(&db).await;
+    let unknown = euterpe::crypto::ApiKey::generate().expose().expose_str().unwrap().to_owned();
+    let id = revoked.split('_').nth(1).unwrap().to_owned();
+    db.run(&format!("update euterpe.api_keys set revoked_at = euterpe._now() where key_id = '{id}'")).await;
+    let ask = async |header: &str, value: &str, wanted: u16| {
+        let sent = api.client.post(format!("{}/transcode", api.url)).header(header, value).json(&request());
+        assert_eq!(sent.send().await.unwrap().status(), wanted, "{header}: {value}");
+    };
+    ask("x-other", "-", 401).await;
+    ask("x-api-key", "eut_nonsense", 401).await;
+    ask("authorization", "Basic YTpi", 401).await;
+    ask("x-api-key", &unknown, 401).await;
+    ask("x-api-key", &revoked, 401).await;
+    ask("x-api-key", &reader, 403).await;
+    db.run("update euterpe.requesters set disabled_at = euterpe._now() where requester_id = 'acme'").await;
+    for _ in 0..2000 {
+        if api.get("/transcode").send().await.unwrap().status() == 403 {
+            break;
+        }
+    }
+    let page = api.client.get(format!("{}/metrics", api.metrics_url)).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    for (reason, count) in
+        [("no_key", 1), ("no_such_form", 2), ("unknown", 1), ("revoked", 1), ("scope", 1), ("disabled", 1)]
+    {
+        let counted = number(&page, "euterpe_auth_failures_total", &[("reason", reason)]);
+        assert!((counted - f64::from(count)).abs() < 0.1, "{reason}: {page}");
+    }
+    assert!(!page.contains(&id), "{page}");
 }
 
 /// Other tests of this process count too, so only what has been added is looked at.

@@ -227,6 +227,8 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
         (is("EUTERPE_HTTP_LISTEN", &taken), "cannot listen on EUTERPE_HTTP_LISTEN"),
         (is("EUTERPE_METRICS_LISTEN", &taken), "cannot listen on EUTERPE_METRICS_LISTEN"),
         (is("EUTERPE_EGRESS_ALLOW", "10.0.0.0/33"), "must be networks such as 10.0.0.0/8"),
+        (is("EUTERPE_EGRESS_PORTS", "http"), "must be ports in 1..=65535, separated by commas, or any"),
+        (is("EUTERPE_HTTP_CONNECTIONS_PER_IP", "0"), "must be in 1..=65536, default 32"),
         (is("EUTERPE_LOG", "xml"), "must be text or json, default text"),
     ] {
         let said = block_in_place(|| refusal(&database, &wrong));

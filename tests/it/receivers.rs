@@ -12,9 +12,10 @@ use euterpe::crypto::{Signed, SigningSecret};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::support::api::KEK;
 use crate::support::receiver::{Got, Receiver};
 use crate::support::webhooks::{deliver_as_usual, hooked};
-use crate::support::{TestDb, requester, until};
+use crate::support::{TestDb, requester, until, url_of};
 
 #[path = "../../docs/receivers/verify.rs"]
 mod verify;
@@ -284,15 +285,21 @@ fn the_page_shows_the_verifiers_as_they_are() {
 
 /// `euterpe listen` on a free port, told to stop after `count`; its address.
 fn listen(secret: &str, count: usize) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_euterpe"))
-        .args(["listen", "--listen", "127.0.0.1:0", "--json", "--count", &count.to_string()])
-        .env_clear()
-        .env("EUTERPE_WEBHOOK_SECRET", secret)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command =
+        euterpe(&["listen", "--listen", "127.0.0.1:0", "--json", "--count", &count.to_string()]);
+    listening(command.env("EUTERPE_WEBHOOK_SECRET", secret))
+}
+
+/// The real program, with nothing in its environment.
+fn euterpe(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe"));
+    command.args(words).env_clear();
+    command
+}
+
+fn listening(command: &mut Command) -> (Child, String) {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     (child, line.trim().strip_prefix("listening on ").unwrap().to_owned())
@@ -323,12 +330,11 @@ async fn euterpe_listen_verifies_what_comes_and_knows_what_came_before() {
     assert_eq!(send(&body).await, "rejected: its nonce was used before");
     assert_eq!(send("{}").await, "rejected: its signature does not fit");
 
-    let ping = Command::new(env!("CARGO_BIN_EXE_euterpe"))
-        .args(["webhook", "test", &url, "--json"])
-        .env_clear()
+    let ping = euterpe(&["webhook", "test", &url, "--json"])
         .env("EUTERPE_WEBHOOK_SECRET", secret.expose().as_str())
         .env("EUTERPE_ALLOW_HTTP", "true")
         .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+        .env("EUTERPE_EGRESS_PORTS", "any")
         .output()
         .unwrap();
     assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stderr));
@@ -346,16 +352,66 @@ async fn euterpe_listen_verifies_what_comes_and_knows_what_came_before() {
     assert_eq!(lines[7], json!({"verified": 5}));
 }
 
+/// Nobody has to paste a secret: both ends find it in the database. While one is rotated, a receiver that knows only
+/// the new one accepts the ping too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ping_is_signed_with_the_secrets_of_a_requester() {
+    let db = TestDb::fresh().await;
+    db.add_signing_secret("acme").await;
+    let of_acme = |words: &[&str]| {
+        let mut command = euterpe(words);
+        command
+            .env("EUTERPE_DATABASE_URL", url_of(&db.config()))
+            .env("EUTERPE_KEKS", KEK)
+            .env("EUTERPE_ALLOW_HTTP", "true")
+            .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+            .env("EUTERPE_EGRESS_PORTS", "any");
+        command
+    };
+    let ping = |url: &str, who: &str| {
+        let output = of_acme(&["webhook", "test", url, "--requester", who, "--json"]).output().unwrap();
+        let says = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), says)
+    };
+    let mut words =
+        vec!["listen", "--listen", "127.0.0.1:0", "--json", "--count", "1", "--requester", "acme"];
+    let (child, url) = listening(&mut of_acme(&words));
+    let (code, out, says) = ping(&url, "acme");
+    assert_eq!(code, 0, "{says}");
+    let answered: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&answered["http_status"], &answered["answer"]), (&json!(200), &json!("verified")));
+    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let got: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!((&got["verdict"], &got["event"]["type"]), (&json!("verified"), &json!("euterpe.ping")));
+    assert_eq!(got["event"]["event_id"], answered["event_id"]);
+
+    let newer = db.add_signing_secret("acme").await;
+    let receiver = Receiver::kind().await;
+    let (code, _, says) = ping(&receiver.url(), "acme");
+    assert_eq!(code, 0, "{says}");
+    let got = receiver.until_got(1).await.remove(0);
+    let library = standardwebhooks::Webhook::new(&newer.expose()).unwrap();
+    let mut headers = hyper::HeaderMap::new();
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        headers.insert(name, got.header(name).parse().unwrap());
+    }
+    library.verify(&got.body, &headers).unwrap();
+
+    // Who has none, and who is not there, is told what to do; nothing is sent unsigned.
+    let (code, _, says) = ping(&receiver.url(), "nobody");
+    assert!(code == 2 && says.contains("name a --requester that has one"), "{code} {says}");
+    words.extend(["--secret", "whsec_x"]);
+    let both = of_acme(&words).output().unwrap();
+    assert_eq!(both.status.code(), Some(2), "{}", String::from_utf8_lossy(&both.stderr));
+    assert_eq!(receiver.got().len(), 1);
+}
+
 /// It goes where webhooks may go: not to this machine, and it says why.
 #[test]
 fn a_ping_goes_nowhere_that_a_webhook_may_not_go() {
     let ping = |url: &str, secret: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_euterpe"))
-            .args(["webhook", "test", url])
-            .env_clear()
-            .env("EUTERPE_WEBHOOK_SECRET", secret)
-            .output()
-            .unwrap();
+        let output =
+            euterpe(&["webhook", "test", url]).env("EUTERPE_WEBHOOK_SECRET", secret).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let secret = SigningSecret::generate();

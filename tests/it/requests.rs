@@ -8,7 +8,7 @@ use euterpe::domain::transcode::{
     Place, Policy, RedeliverRequest, Rejection, RetryRequest, StorageSecret, Target, parse_refresh_answer,
     parse_request,
 };
-use euterpe::domain::{EgressPolicy, EventRef, JobId};
+use euterpe::domain::{EgressPolicy, EgressPorts, EventRef, JobId};
 use serde_json::{Value, json};
 
 use crate::support::requester;
@@ -75,18 +75,18 @@ fn a_request_comes_apart_into_clear_and_secret() {
 fn of_signed_urls_only_the_origin_is_in_clear() {
     let (accepted, spec) = accepted(&json!({
         "source": {"uri": "https://in.example.com/marked-1?X-Amz-Signature=marked-2"},
-        "outputs": [{"name": "a", "upload_url": "https://out.example.com:444/marked-3?sig=marked-4", "preset": "flac"}]
+        "outputs": [{"name": "a", "upload_url": "https://out.example.com:8443/marked-3?sig=marked-4", "preset": "flac"}]
     }));
     assert!(!in_clear(&accepted).contains("marked"), "{}", in_clear(&accepted));
     assert_eq!(spec.source.place, Place::Signed { origin: "https://in.example.com".into() });
-    assert_eq!(spec.outputs[0].target, Target::UploadOrigin("https://out.example.com:444".into()));
+    assert_eq!(spec.outputs[0].target, Target::UploadOrigin("https://out.example.com:8443".into()));
     assert!(accepted.callback_secret.is_none() && accepted.event_filter.is_none() && !accepted.can_refresh);
     let storage = StorageSecret::read(accepted.storage_secret.unwrap().expose()).unwrap();
     assert_eq!(
         storage.source_uri.unwrap().expose(),
         "https://in.example.com/marked-1?X-Amz-Signature=marked-2"
     );
-    assert_eq!(storage.upload_urls["a"].expose(), "https://out.example.com:444/marked-3?sig=marked-4");
+    assert_eq!(storage.upload_urls["a"].expose(), "https://out.example.com:8443/marked-3?sig=marked-4");
 }
 
 #[test]
@@ -207,8 +207,14 @@ fn credentials_may_be_left_to_the_refresh_url() {
 fn a_deployment_may_allow_more_and_less() {
     let mut body = full();
     body["storage"]["endpoint"] = json!("http://127.0.0.1:8333");
-    let lax = EgressPolicy { allow: vec!["127.0.0.0/8".parse().unwrap()], allow_http: true };
-    ask(&body, &Policy { egress: lax, ..Policy::default() }).unwrap();
+    let with = |ports| {
+        let egress = EgressPolicy { allow: vec!["127.0.0.0/8".parse().unwrap()], allow_http: true, ports };
+        Policy { egress, ..Policy::default() }
+    };
+    ask(&body, &with(EgressPorts::UsualAnd(vec![8333]))).unwrap();
+    let refused = ask(&body, &with(EgressPorts::default())).unwrap_err();
+    assert_eq!(refused.faults[0].pointer, "/storage/endpoint");
+    assert!(refused.faults[0].message.contains("port 443 or 8443"), "{refused:?}");
     ask(&body, &Policy::default()).unwrap_err();
 
     let small = Policy { max_source_bytes: Some(6), ..Policy::default() };
@@ -314,7 +320,7 @@ fn new_credentials_fit_the_job_they_are_for() {
     for (new, pointer) in [
         (keys(), "/credentials"),
         (urls("https://in.example.net/a", "x", "https://out.example.com/b"), "/source_uri"),
-        (urls("https://in.example.com/a", "x", "https://out.example.com:444/b"), "/upload_urls/x"),
+        (urls("https://in.example.com/a", "x", "https://out.example.com:8443/b"), "/upload_urls/x"),
         (urls("https://in.example.com/a", "y", "https://out.example.com/b"), "/upload_urls/x"),
         (urls("https://in.example.com/a", "y", "https://out.example.com/b"), "/upload_urls/y"),
         (answer(json!({"source_uri": "https://in.example.com/a"})), "/upload_urls/x"),

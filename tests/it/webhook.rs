@@ -339,6 +339,67 @@ async fn an_unknown_key_costs_no_attempt_and_the_event_waits_for_somebody_who_ha
     assert_eq!(db.met(id).await, [(1, None, Some(200))]);
 }
 
+/// Every event under that key meets it every 30 seconds; the log says it once, the number counts them all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_key_is_logged_once_and_counted_each_time() {
+    let db = TestDb::fresh().await;
+    db.add_signing_secret("acme").await;
+    for n in 0..12 {
+        let other = ring(&[(if n % 2 == 0 { "other" } else { "another" }, 7)]);
+        db.enqueue_for("acme", hooked_by(&other, "acme", "http://127.0.0.1:9/")).await;
+    }
+    let mut postman = Postman::start(&db, &[]);
+    let released = "select count(*) = 12 from euterpe.job_outbox_events
+                     where last_error ->> 'class' = 'unknown_kek' and worker_id is null";
+    until(&db.client().await, released).await;
+    let said = postman.said();
+    let numbers = format!("http://{}/metrics", postman.metrics());
+    let numbers = reqwest::get(numbers).await.unwrap().text().await.unwrap();
+    assert!(postman.signal(Signal::TERM).success());
+    for kek_id in ["other", "another"] {
+        let line = format!("\"kek_id\":\"{kek_id}\"");
+        assert_eq!(said.lines().filter(|said| said.contains(&line)).count(), 1, "{said}");
+        let counted = format!("euterpe_unknown_kek_total{{kek_id=\"{kek_id}\"}} 6");
+        assert!(numbers.contains(&counted), "{numbers}");
+    }
+}
+
+/// Ten deliveries at once, and one call for the urls of nine of them; each gets its own, also when that call breaks off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn urls_are_read_for_many_by_one_call_and_each_gets_its_own() {
+    let db = TestDb::fresh().await;
+    db.add_signing_secret("acme").await;
+    let receiver = Receiver::kind().await;
+    let mut jobs = HashMap::new();
+    for n in 0..10 {
+        let path = format!("/own/{n}");
+        let url = format!("http://{}{path}", receiver.address);
+        jobs.insert(db.enqueue_for("acme", once(&url)).await.to_string(), path);
+    }
+    let (holder, looker) = (db.client().await, db.client().await);
+    holder.batch_execute("begin; lock table euterpe.job_secrets in access exclusive mode").await.unwrap();
+    let per_host = PerHost { deliveries: 10, waiting: 0, patience: Duration::from_secs(1) };
+    let working = deliver(&db, egress(), per_host, pace(10));
+    until(&looker, "select count(*) = 10 from euterpe.job_outbox_events where worker_id is not null").await;
+    let readers = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+                    and query like '%read_event_secrets_v1%'";
+    for _ in 0..2 {
+        until(&looker, &format!("select count(*) > 0 {readers}")).await;
+        let count: i64 = looker.query_one(&format!("select count(*) {readers}"), &[]).await.unwrap().get(0);
+        assert_eq!(count, 1, "those who wait make no calls of their own");
+        looker.execute(&format!("select pg_terminate_backend(pid) {readers}"), &[]).await.unwrap();
+        until(&looker, &format!("select count(*) > 0 {readers}")).await;
+    }
+    holder.batch_execute("rollback").await.unwrap();
+    let got = receiver.until_got(10).await;
+    until(&looker, "select bool_and(status = 'delivered') from euterpe.job_outbox_events").await;
+    working.stop().await;
+    for got in got {
+        let (job, _) = got.place();
+        assert_eq!(got.line, format!("POST {} HTTP/1.1", jobs[&job]));
+    }
+}
+
 /// Two rings as one.
 struct Keyrings(euterpe::crypto::Keyring, euterpe::crypto::Keyring);
 

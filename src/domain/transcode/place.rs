@@ -54,7 +54,7 @@ impl Asker<'_> {
     pub(super) fn endpoint(self, uri: &str) -> Result<String, Complaint> {
         let url = self.url(uri)?;
         if url.path() != "/" || url.query().is_some() {
-            return Err("must be scheme, host and port only, such as https://s3.example.com:9000".into());
+            return Err("must be scheme, host and port only, such as https://s3.example.com:8443".into());
         }
         Ok(origin(&url))
     }

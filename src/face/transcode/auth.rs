@@ -61,18 +61,22 @@ impl Doorman {
 
     /// Who asks? Unknown, revoked and mistyped keys are refused in the same words, after the same work.
     pub async fn admit(&self, store: &Store, headers: &HeaderMap, scope: Scope) -> Result<Caller, ApiError> {
-        let shown = ShownKey::parse(key_in(headers)?).map_err(|_| ApiError::of(ErrorCode::Unauthorized))?;
+        let shown = ShownKey::parse(key_in(headers)?).map_err(|_| nobody("no_such_form"))?;
         let kept = self.look_up(store, shown.id()).await?;
         let hash = kept.as_ref().map(|key| (key.key_hash.as_slice(), key.pepper_version));
         let is_right = self.peppers.check(&shown, hash).map_err(|error| {
             ApiError::from(StoreError::UnexpectedAnswer(error.to_string())) // ours: a pepper is missing here
         })?;
-        let Some(key) = kept.filter(|key| is_right && key.is_valid) else {
-            return Err(ApiError::of(ErrorCode::Unauthorized));
+        let key = match kept {
+            None => return Err(nobody("unknown")),
+            Some(_) if !is_right => return Err(nobody("wrong_secret")),
+            Some(key) if !key.is_valid => return Err(nobody("revoked")),
+            Some(key) if key.is_disabled => return Err(refuse(ErrorCode::Forbidden, "disabled")),
+            Some(key) if !key.scopes.iter().any(|has| has == scope.as_str()) => {
+                return Err(refuse(ErrorCode::Forbidden, "scope"));
+            }
+            Some(key) => key,
         };
-        if key.is_disabled || !key.scopes.iter().any(|has| has == scope.as_str()) {
-            return Err(ApiError::of(ErrorCode::Forbidden));
-        }
         let requester = key.requester_id.parse();
         let requester = requester.map_err(|_| StoreError::UnexpectedAnswer("a requester's name".into()))?;
         Ok(Caller { requester, key })
@@ -97,17 +101,27 @@ impl Doorman {
     }
 }
 
+/// A refusal, counted. The number knows why; the caller is not told.
+fn refuse(code: ErrorCode, reason: &'static str) -> ApiError {
+    metrics::counter!("euterpe_auth_failures_total", "reason" => reason).increment(1);
+    ApiError::of(code)
+}
+
+fn nobody(reason: &'static str) -> ApiError {
+    refuse(ErrorCode::Unauthorized, reason)
+}
+
 /// The key, by `Authorization: Bearer` or `X-API-Key`; exactly one of them, once.
 fn key_in(headers: &HeaderMap) -> Result<&str, ApiError> {
-    let nobody = || ApiError::of(ErrorCode::Unauthorized);
+    let unreadable = || nobody("no_such_form");
     let all = |name: HeaderName| headers.get_all(name).iter().count();
     match (all(header::AUTHORIZATION), all(X_API_KEY)) {
-        (0, 0) => Err(nobody()),
-        (0, 1) => headers[X_API_KEY].to_str().map(str::trim).map_err(|_| nobody()),
+        (0, 0) => Err(nobody("no_key")),
+        (0, 1) => headers[X_API_KEY].to_str().map(str::trim).map_err(|_| unreadable()),
         (1, 0) => {
-            let text = headers[header::AUTHORIZATION].to_str().map_err(|_| nobody())?;
-            let (scheme, key) = text.split_once(' ').ok_or_else(nobody)?;
-            if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(nobody()) }
+            let text = headers[header::AUTHORIZATION].to_str().map_err(|_| unreadable())?;
+            let (scheme, key) = text.split_once(' ').ok_or_else(unreadable)?;
+            if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(unreadable()) }
         }
         _ => Err(ApiError::new(ErrorCode::BadRequest, "send one API key: Authorization or X-API-Key, once")),
     }

@@ -11,9 +11,10 @@ use futures_util::future::BoxFuture;
 
 use super::ending::Stop;
 use super::refresh::Refresher;
-use crate::crypto::{Binding, KeyProvider, open};
+use crate::crypto::Binding;
 use crate::domain::transcode::{CallbackSecret, Hidden, JobSpec, StorageSecret};
 use crate::domain::{Claim, JobId, JobStatus, Outcome, RequesterId};
+use crate::handler::opening::Opener;
 use crate::storage::{Access, Cause, Keys, StorageError};
 use crate::store::{JobSecret, StoredSecret};
 use crate::worker::{Held, Jobs};
@@ -48,13 +49,13 @@ impl<'a> JobAccess<'a> {
             None => None,
             Some(sealed) => {
                 let binding = Binding::callback(JobId(sealed.bound_to), requester);
-                let opened = open(&*refresher.keys, &binding, sealed.parts())?;
+                let opened = refresher.opener.open(&binding, sealed.parts())?;
                 let callback = opened.expose_str().and_then(|text| CallbackSecret::read(text).ok());
                 callback.ok_or_else(unreadable)?.refresh_url
             }
         };
         let none = || Keys { version: 0, secret: Arc::default() };
-        let keys = stored.keys(&*refresher.keys, requester)?.unwrap_or_else(none);
+        let keys = stored.keys(&refresher.opener, requester)?.unwrap_or_else(none);
         Ok(Self {
             refresher,
             held,
@@ -112,7 +113,7 @@ impl<'a> JobAccess<'a> {
         if stored.storage.as_ref().is_none_or(|sealed| sealed.credential_version <= version) {
             return Ok(None);
         }
-        stored.keys(&*self.refresher.keys, self.requester)
+        stored.keys(&self.refresher.opener, self.requester)
     }
 
     async fn renewed(&self, version: i32, refused: &StorageError) -> bool {
@@ -177,11 +178,11 @@ impl Stored {
         Ok(stored)
     }
 
-    fn keys(&self, provider: &dyn KeyProvider, requester: &RequesterId) -> Result<Option<Keys>, Stop> {
+    fn keys(&self, opener: &Opener, requester: &RequesterId) -> Result<Option<Keys>, Stop> {
         let Some(sealed) = &self.storage else { return Ok(None) };
         let version = sealed.credential_version;
         let binding = Binding::storage(JobId(sealed.bound_to), requester, version);
-        let opened = open(provider, &binding, sealed.parts())?;
+        let opened = opener.open(&binding, sealed.parts())?;
         let secret = opened.expose_str().and_then(|text| StorageSecret::read(text).ok()).ok_or_else(unreadable)?;
         Ok(Some(Keys { version, secret: Arc::new(secret) }))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::crypto::OpenError;
 use crate::domain::{JobFailure, ReleaseReason};
-use crate::media::MediaError;
+use crate::media::{self, MediaError};
 use crate::storage::{Cause, Doing, StorageError};
 use crate::store::StoreError;
 use crate::worker::{JobEnding, Jobs, Lane};
@@ -57,7 +57,7 @@ impl Stop {
 
 impl From<MediaError> for Stop {
     fn from(error: MediaError) -> Self {
-        if error.code == MediaError::NO_ROOM {
+        if error.code == media::NO_ROOM {
             return Self::released(ReleaseReason::Disk, NO_ROOM);
         }
         Self::failed(error.code, error.message)
@@ -86,14 +86,7 @@ impl From<std::io::Error> for Stop {
 impl From<OpenError> for Stop {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::UnknownKek(kek_id) => {
-                metrics::counter!("euterpe_unknown_kek_total", "kek_id" => kek_id.clone()).increment(1);
-                tracing::error!(
-                    kek_id,
-                    "this key is not in the ring; add it to EUTERPE_KEK_FILE and start again"
-                );
-                Self::released(ReleaseReason::UnknownKek, NO_KEY)
-            }
+            OpenError::UnknownKek(_) => Self::released(ReleaseReason::UnknownKek, NO_KEY),
             OpenError::Failed => Self::failed("decrypt_failed", "its sealed credentials do not open"),
         }
     }

@@ -14,6 +14,7 @@ use crate::crypto::{Binding, KeyProvider, Secret, seal};
 use crate::domain::transcode::{Policy, StorageSecret, parse_refresh_answer};
 use crate::domain::{JobFailure, ReleaseReason, WorkerId};
 use crate::egress::{Answer, Egress, Failure};
+use crate::handler::opening::Opener;
 use crate::handler::signers::{Signers, Unsigned, post};
 use crate::storage::{Access, Keys, StorageError};
 use crate::store::{Refresh, Store, StoreError};
@@ -26,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Refresher {
     pub(super) store: Store,
     pub(super) worker: WorkerId,
-    pub(super) keys: Arc<dyn KeyProvider>,
+    pub(super) opener: Arc<Opener>,
     pub(super) egress: Arc<Egress>,
     signers: Signers,
     policy: Policy,
@@ -59,8 +60,9 @@ impl Refresher {
         policy: Policy,
         patience: Patience,
     ) -> Self {
-        let signers = Signers::new(store.clone(), Arc::clone(&keys));
-        Self { store, worker, keys, egress, signers, policy, patience }
+        let opener = Arc::new(Opener::new(keys));
+        let signers = Signers::new(store.clone(), Arc::clone(&opener));
+        Self { store, worker, opener, egress, signers, policy, patience }
     }
 
     /// Keys newer than `version`, or the end of this attempt.
@@ -144,7 +146,7 @@ impl Refresher {
         let job_id = job.claim().job_id;
         let binding = Binding::storage(job_id, job.requester, version + 1);
         let text = Secret::from(new.write().expose());
-        let sealed = seal(&*self.keys, &binding, &text);
+        let sealed = seal(self.opener.keys(), &binding, &text);
         let stored = job
             .held
             .insist(|| self.store.replace_credentials(job_id, job.requester, version, &sealed))

@@ -4,6 +4,7 @@
 //! and nonce → one guarded call → a [`Delivery`]. What follows from that is decided in SQL.
 
 mod answer;
+mod callbacks;
 mod hosts;
 
 use std::error::Error;
@@ -16,8 +17,11 @@ use jiff::Timestamp;
 pub use answer::delivery_of;
 pub use hosts::{Busy, Hosts, PerHost};
 
+use callbacks::Callbacks;
+
+use super::opening::Opener;
 use super::signers::{Signers, Unsigned, post};
-use crate::crypto::{Binding, KeyProvider, OpenError, open};
+use crate::crypto::{Binding, KeyProvider, OpenError};
 use crate::domain::transcode::{CallbackSecret, Hidden};
 use crate::domain::{Delivery, EventReleaseReason, JobId, Outcome, RequesterId, WorkerId};
 use crate::egress::Egress;
@@ -29,9 +33,8 @@ const NO_KEY: Duration = Duration::from_secs(30);
 
 /// Delivers events.
 pub struct Webhooks {
-    store: Store,
-    worker: WorkerId,
-    keys: Arc<dyn KeyProvider>,
+    callbacks: Callbacks,
+    opener: Arc<Opener>,
     egress: Egress,
     hosts: Hosts,
     signers: Signers,
@@ -55,8 +58,10 @@ impl Webhooks {
         egress: Egress,
         per_host: PerHost,
     ) -> Self {
-        let signers = Signers::new(store.clone(), Arc::clone(&keys));
-        Self { store, worker, keys, egress, hosts: Hosts::new(per_host), signers }
+        let opener = Arc::new(Opener::new(keys));
+        let signers = Signers::new(store.clone(), Arc::clone(&opener));
+        let callbacks = Callbacks::new(store, worker);
+        Self { callbacks, opener, egress, hosts: Hosts::new(per_host), signers }
     }
 
     async fn deliver<L: Lane>(&self, event: &ClaimedEvent, held: &Held<L>) -> Result<Delivery, Unsent> {
@@ -84,16 +89,15 @@ impl Webhooks {
         requester: &RequesterId,
         held: &Held<L>,
     ) -> Result<Hidden, Unsent> {
-        let claims = [event.claim];
-        let read = held.insist(|| self.store.read_event_secrets(&self.worker, &claims)).await;
-        let sealed = match read.map_err(|error| our_fault(&error))?.pop() {
-            Some((_, Outcome::Ok, Some(sealed))) => sealed,
-            Some((_, Outcome::Ok, None)) => return Err(no_url()),
+        let read = held.insist(|| self.callbacks.of(event.claim)).await;
+        let sealed = match read.map_err(|error| our_fault(&error))? {
+            (Outcome::Ok, Some(sealed)) => sealed,
+            (Outcome::Ok, None) => return Err(no_url()),
             // It is somebody else's now, and this ending will be refused.
             _ => return Err(Unsent::Later(EventReleaseReason::NotStarted, Duration::ZERO)),
         };
         let binding = Binding::callback(JobId(sealed.bound_to), requester);
-        let opened = open(&*self.keys, &binding, sealed.parts()).map_err(|error| unopened(&error))?;
+        let opened = self.opener.open(&binding, sealed.parts()).map_err(|error| unopened(&error))?;
         let callback = opened.expose_str().and_then(|text| CallbackSecret::read(text).ok());
         callback.and_then(|callback| callback.status_webhook_url).ok_or_else(no_url)
     }
@@ -138,17 +142,9 @@ fn unsigned(why: Unsigned) -> Unsent {
     }
 }
 
-/// An unknown key is not the event's fault: another process has it, or this one will after its next start.
 fn unopened(error: &OpenError) -> Unsent {
     match error {
-        OpenError::UnknownKek(kek_id) => {
-            metrics::counter!("euterpe_unknown_kek_total", "kek_id" => kek_id.clone()).increment(1);
-            tracing::error!(
-                kek_id,
-                "this key is not in the ring; add it to EUTERPE_KEK_FILE and start again"
-            );
-            Unsent::Later(EventReleaseReason::UnknownKek, NO_KEY)
-        }
+        OpenError::UnknownKek(_) => Unsent::Later(EventReleaseReason::UnknownKek, NO_KEY),
         OpenError::Failed => Unsent::Failed("decrypt_failed", error.to_string()),
     }
 }

@@ -132,6 +132,7 @@ fn command(database: &str, settings: &[(&str, &str)]) -> Command {
         .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
         .env("EUTERPE_LOG", "json")
         .env("POD_NAME", "api")
+        .env("EUTERPE_HTTP_CONNECTIONS_PER_IP", "1024") // everybody in a test comes from one address
         .envs(settings.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
@@ -170,7 +171,7 @@ impl Drop for Api {
 }
 
 /// The address in the line of the log that says so.
-fn address(log: &str, message: &str) -> Option<String> {
+pub fn address(log: &str, message: &str) -> Option<String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines
         .filter(|line| line["message"] == message)

@@ -121,6 +121,7 @@ impl Postman {
             .env("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")
             .env("EUTERPE_ALLOW_HTTP", "true")
             .env("EUTERPE_EGRESS_ALLOW", "127.0.0.0/8")
+            .env("EUTERPE_EGRESS_PORTS", "any")
             .env("EUTERPE_POLL_MS", "20-40")
             .env("EUTERPE_LOG", "json")
             .env("POD_NAME", "postman")
@@ -136,6 +137,11 @@ impl Postman {
     /// Everything it has logged.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Where its numbers are, once it has said so.
+    pub fn metrics(&self) -> String {
+        super::api::address(&self.said(), "health and metrics").expect("it is up")
     }
 
     pub fn signal(&mut self, signal: Signal) -> std::process::ExitStatus {
