@@ -53,6 +53,7 @@ mod schema;
 mod secrets;
 mod state_machine;
 mod steering;
+mod storage;
 mod stranded;
 mod tls;
 mod wake;

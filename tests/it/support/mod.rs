@@ -3,13 +3,17 @@
 mod alone;
 pub mod api;
 mod deliveries;
+pub mod hands;
 pub mod lanes;
 mod paused;
 mod proxy;
 pub mod raw;
 pub mod receiver;
+pub mod s3s;
 pub mod scene;
+pub mod seaweed;
 mod server;
+pub mod shelf;
 pub mod webhooks;
 
 use std::path::Path;
