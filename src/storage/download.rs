@@ -69,7 +69,7 @@ impl JobStorage<'_> {
                 }
                 opened => opened?,
             };
-            let is_resumed = landing.take(&opened).await?;
+            let is_resumed = landing.take(opened.at, opened.total, opened.etag.clone()).await?;
             if !is_resumed {
                 self.check_size(opened.total, max_bytes)?;
                 arrival.expects(opened.total)?;
@@ -150,17 +150,22 @@ impl Landing {
         if self.etag.is_some() { self.at } else { 0 }
     }
 
-    /// Whether `opened` goes on where we are; otherwise we begin again.
-    async fn take(&mut self, opened: &Opened) -> Result<bool, StorageError> {
-        if opened.at > 0 && opened.at != self.at {
+    /// Whether what was opened goes on where we are; otherwise we begin again.
+    async fn take(
+        &mut self,
+        at: u64,
+        total: Option<u64>,
+        etag: Option<String>,
+    ) -> Result<bool, StorageError> {
+        if at > 0 && at != self.at {
             return Err(StorageError::new(Cause::Refused, "storage sent another part than it was asked for"));
         }
-        if opened.at == 0 {
+        if at == 0 {
             self.start_again().await?;
-            (self.total, self.etag) = (opened.total, opened.etag.clone());
+            (self.total, self.etag) = (total, etag);
             return Ok(false);
         }
-        if opened.etag != self.etag || opened.total != self.total {
+        if etag != self.etag || total != self.total {
             return Err(StorageError::new(Cause::Changed, "the source changed while it was read"));
         }
         Ok(true)

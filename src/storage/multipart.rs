@@ -50,14 +50,14 @@ impl JobStorage<'_> {
         let upload = &self.asked(Step::Unseen, begin).await?;
 
         let mut sending = FuturesUnordered::new();
-        let (mut parts, mut sent, mut begun, mut all_read) = (Vec::new(), 0, 0, false);
+        let (mut parts, mut sent, mut next, mut all_read) = (Vec::new(), 0, 0, false);
         loop {
             while !all_read && sending.len() < transfer.parts_at_once.max(1) {
                 let payload: PutPayload = reading.pieces(part_bytes).await?.into_iter().collect();
                 all_read = payload.content_length() < part_bytes;
                 if payload.content_length() > 0 {
-                    sending.push(self.put_part(upload, begun, payload));
-                    begun += 1;
+                    sending.push(self.put_part(upload, next, payload));
+                    next += 1;
                 }
             }
             let Some(part) = sending.next().await else { break };
@@ -100,7 +100,7 @@ impl JobStorage<'_> {
                 let made = client.complete_multipart(&upload.path, &upload.id, parts.to_vec()).await;
                 match made.map_err(error_of) {
                     Ok(_) => Ok(()),
-                    // It may have been made by a request whose answer was lost. Nobody else writes here.
+                    // It may have been made by a request whose answer was lost: then it is there, whole.
                     Err(error) if again && error.provider_code.as_deref() == Some("NoSuchUpload") => {
                         match client.head(&upload.path).await {
                             Ok(meta) if meta.size == size => Ok(()),

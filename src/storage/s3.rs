@@ -123,6 +123,7 @@ pub(super) async fn open(
 }
 
 /// What went wrong, from wherever in the chain it was said.
+#[allow(clippy::needless_pass_by_value)] // as `map_err` hands it over
 pub(super) fn error_of(error: object_store::Error) -> StorageError {
     let mut link: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(error) = link {

@@ -3,6 +3,7 @@
 mod alone;
 pub mod api;
 mod deliveries;
+pub mod hands;
 pub mod lanes;
 pub mod owner;
 mod paused;
@@ -10,9 +11,12 @@ pub mod plant;
 mod proxy;
 pub mod raw;
 pub mod receiver;
+pub mod s3s;
 pub mod scene;
+pub mod seaweed;
 mod server;
 pub mod vault;
+pub mod shelf;
 pub mod webhooks;
 
 use std::path::Path;

@@ -168,7 +168,8 @@ async fn converse(
     stream.shutdown().await.ok()
 }
 
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Got> {
+/// The next request.
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Got> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
