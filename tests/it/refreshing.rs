@@ -44,12 +44,13 @@ async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
         async { (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string()) }.boxed()
     })
     .await;
-    let short_lived = written(&weed.assume_role().await);
+    let keys = weed.assume_role().await;
+    let short_lived = written(&keys);
     let mut request = in_bucket(&weed.endpoint, seaweed::BUCKET, "case1/clip.mp4", "out/job1/case1/", &short_lived);
     request["refresh_url"] = json!(owner.refresh_url);
     let job_id = plant.post(&request).await;
     // Their clock, not ours.
-    weed.until_expired(&short_lived).await;
+    weed.until_expired(&keys).await;
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant.ended(&job_id).await;
     assert_eq!(status["status"], "succeeded", "{status:#}");

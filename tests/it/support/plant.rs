@@ -112,7 +112,14 @@ impl Plant {
 
     pub async fn status(&self, job_id: &str) -> Value {
         let path = format!("/transcode/status?job_id={job_id}");
-        self.api.get(&path).send().await.unwrap().json().await.unwrap()
+        loop {
+            let answer = self.api.get(&path).send().await.unwrap();
+            if answer.status() == 200 {
+                return answer.json().await.unwrap();
+            }
+            assert_eq!(answer.status(), 429, "{:?}", answer.text().await);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Waits for a status that `is` what the test waits for.
@@ -124,7 +131,7 @@ impl Plant {
                 return status;
             }
             assert!(Instant::now() < end, "it never came to that: {status:#}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(40)).await;
         }
     }
 

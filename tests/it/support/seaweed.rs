@@ -139,6 +139,31 @@ impl Seaweed {
         Some(answer.error_for_status().unwrap().bytes().await.unwrap().to_vec())
     }
 
+    /// Polls until the store takes a signed url no longer: its clock decides.
+    pub async fn until_url_expired(&self, url: &str) {
+        for _ in 0..600 {
+            if !self.http.get(url).send().await.unwrap().status().is_success() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it never expired");
+    }
+
+    /// The same for credentials, which must be able to read `ready`.
+    pub async fn until_expired(&self, keys: &Credentials) {
+        let key = AwsCredential {
+            key_id: keys.access_key_id.expose().into(),
+            secret_key: keys.secret_access_key.expose().into(),
+            token: keys.session_token.as_ref().map(|token| token.expose().into()),
+        };
+        let store = self.store_of(key);
+        let url = store.signed_url(Method::GET, &Path::from("ready"), Duration::from_secs(600)).await.unwrap();
+        let answer = self.http.get(url.clone()).send().await.unwrap();
+        assert!(answer.status().is_success(), "they are good at first: {}", answer.status());
+        self.until_url_expired(url.as_str()).await;
+    }
+
     /// The unfinished uploads of keys that begin with `prefix`.
     pub async fn uploads(&self, prefix: &str) -> Vec<String> {
         let options = SignedUrlOptions::default().with_query([("uploads", ""), ("prefix", prefix)]);
@@ -151,11 +176,15 @@ impl Seaweed {
     }
 
     fn store(&self) -> AmazonS3 {
+        self.store_of(admin_key())
+    }
+
+    fn store_of(&self, key: AwsCredential) -> AmazonS3 {
         AmazonS3Builder::new()
             .with_bucket_name(BUCKET)
             .with_region("us-east-1")
             .with_endpoint(&self.endpoint)
-            .with_credentials(Arc::new(StaticCredentialProvider::new(admin_key())))
+            .with_credentials(Arc::new(StaticCredentialProvider::new(key)))
             .with_http_connector(Nobody)
             .build()
             .unwrap()
