@@ -10,6 +10,7 @@ pub mod raw;
 pub mod receiver;
 pub mod scene;
 mod server;
+pub mod studio;
 pub mod webhooks;
 
 use std::path::Path;
