@@ -72,7 +72,7 @@ impl Studio {
         let dir = self.dir(source);
         let found = self.ffmpeg.inspect(&dir, caps).await?;
         let made = self.ffmpeg.make(&dir, &found, &outputs(asked), caps, on_progress).await?;
-        Ok(Set { made, dir })
+        Ok(Set { made, _dir: dir })
     }
 }
 
@@ -80,7 +80,7 @@ impl Studio {
 #[derive(Debug)]
 pub struct Set {
     pub made: Vec<Made>,
-    pub dir: Arc<WorkDir>,
+    _dir: Arc<WorkDir>,
 }
 
 /// Outputs as a request asks for them, through everything that a request goes through.
