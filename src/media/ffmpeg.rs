@@ -8,7 +8,7 @@ use super::check::Check;
 use super::gate::admit;
 use super::made::Made;
 use super::plan::{self, Means, Run, choose, encoder, input_options};
-use super::probe::Probe;
+use super::probe::{Probe, Stream};
 use super::process::{Beat, Finished, Keeper, Speaks, Work};
 use super::progress::{EncodeProgress, Whole};
 use super::sniff::{HEAD, sniff};
@@ -77,8 +77,8 @@ impl Ffmpeg {
             size_bytes,
             container: Some(probe.format.format_name.clone()).filter(|name| !name.is_empty()),
             duration_seconds: probe.duration(),
-            video: probe.video().map(super::probe::Stream::video_facts),
-            audio: probe.audio().map(super::probe::Stream::audio_facts),
+            video: probe.video().map(Stream::video_facts),
+            audio: probe.audio().map(Stream::audio_facts),
         };
         Ok(Source { facts, probe, demuxers, is_guess })
     }
@@ -168,6 +168,8 @@ impl Ffmpeg {
         // Segments of fragmented mp4, which are ours, are read behind what they all need.
         let protocols = if uri.starts_with("concat:") { "file,concat" } else { "file" };
         arguments.extend(input_options(protocols, demuxers, caps));
+        let packets = "packet=stream_index:packet_side_data=side_data_type";
+        arguments.extend(["-read_intervals", "%+#8", "-show_entries", packets].map(str::to_owned));
         let asked = ["-print_format", "json", "-show_format", "-show_streams", "-i", uri];
         arguments.extend(asked.map(str::to_owned));
         let finished = tools::answer(&self.keeper, &self.tools.ffprobe, arguments, dir, caps).await?;
@@ -194,7 +196,12 @@ impl Ffmpeg {
             });
         }
         let unreadable = |_| MediaError::new("media_unreadable", "nothing can be told of it");
-        let probe = serde_json::from_slice(&finished.answer).map_err(unreadable)?;
+        let probe: Probe = serde_json::from_slice(&finished.answer).map_err(unreadable)?;
+        // Larger than ffmpeg itself believes in: it says so, and shows no size.
+        let is_absurd = said.contains("Picture size") && said.contains("is invalid");
+        if is_absurd && probe.video().is_some_and(|video| video.pixels() == 0) {
+            return Err(MediaError::new("pixel_limit", "its pictures have more pixels than allowed"));
+        }
         Ok((probe, said.contains("Estimating duration from bitrate")))
     }
 }

@@ -1,6 +1,6 @@
 //! The gate: a source that was probed, held against what we take.
 
-use super::probe::Probe;
+use super::probe::{Probe, Stream};
 use super::{Caps, MediaError};
 
 /// Sample rates that sound can have, in Hz.
@@ -14,7 +14,7 @@ pub(super) fn admit(probe: &Probe, caps: &Caps) -> Result<(), MediaError> {
     if probe.streams.len() > caps.streams as usize {
         return refuse("stream_limit", format!("it has more than {} streams", caps.streams));
     }
-    if probe.streams.iter().any(super::probe::Stream::is_encrypted) {
+    if probe.is_encrypted() {
         return refuse("media_drm", "it is encrypted".into());
     }
     if let Some(large) = probe.streams.iter().find(|stream| stream.pixels() > caps.pixels) {
@@ -32,12 +32,12 @@ pub(super) fn admit(probe: &Probe, caps: &Caps) -> Result<(), MediaError> {
     {
         return refuse("media_unreadable", "its pictures cannot be read".into());
     }
-    if let Some(rate) = audio.and_then(super::probe::Stream::sample_rate)
+    if let Some(rate) = audio.and_then(Stream::sample_rate)
         && !SAMPLE_RATES.contains(&rate)
     {
         return refuse("media_unsupported_format", format!("its sound has {rate} samples a second"));
     }
-    let fps = video.and_then(super::probe::Stream::fps);
+    let fps = video.and_then(Stream::fps);
     if let Some(fps) = fps
         && fps > MAX_FPS
     {

@@ -12,6 +12,15 @@ pub(super) struct Probe {
     pub(super) streams: Vec<Stream>,
     #[serde(default)]
     pub(super) format: Format,
+    /// The first few.
+    #[serde(default)]
+    packets: Vec<Packet>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Packet {
+    #[serde(default)]
+    side_data_list: Vec<SideData>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -72,6 +81,16 @@ impl Probe {
         self.streams.iter().find(|it| it.is_audio() && !it.codec_name.is_empty())
     }
 
+    /// By the name of a stream, or by what comes with its packets: ffprobe shows a sealed stream under the name of what is
+    /// in it.
+    pub(super) fn is_encrypted(&self) -> bool {
+        let tags = ["encv", "enca", "drms", "drmi", "drmt"];
+        let data = self.streams.iter().flat_map(|it| &it.side_data_list);
+        let mut data = data.chain(self.packets.iter().flat_map(|it| &it.side_data_list));
+        self.streams.iter().any(|it| tags.contains(&it.codec_tag_string.as_str()))
+            || data.any(|it| it.side_data_type.starts_with("Encryption"))
+    }
+
     /// Of the file, or of its longest stream.
     pub(super) fn duration(&self) -> Option<f64> {
         let streams = self.streams.iter().filter_map(|stream| seconds(stream.duration.as_deref()));
@@ -86,12 +105,6 @@ impl Stream {
 
     pub(super) fn is_audio(&self) -> bool {
         self.codec_type == "audio"
-    }
-
-    pub(super) fn is_encrypted(&self) -> bool {
-        let tags = ["encv", "enca", "drms", "drmi", "drmt"];
-        tags.contains(&self.codec_tag_string.as_str())
-            || self.side_data_list.iter().any(|data| data.side_data_type.starts_with("Encryption"))
     }
 
     pub(super) fn duration(&self) -> Option<f64> {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::ffmpeg::Ffmpeg;
 use super::made::{Made, MadeFile, Names, content_type};
 use super::plan::{self, Chosen, Pictures, Sound, What};
-use super::probe::Probe;
+use super::probe::{Probe, Stream};
 use super::source::Source;
 use super::{Caps, MediaError, WorkDir};
-use crate::domain::transcode::Container;
+use crate::domain::transcode::{Container, VideoFacts};
 
 /// What is needed to check an output.
 pub(super) struct Check<'a> {
@@ -67,8 +67,8 @@ impl Check<'_> {
             size_bytes,
             duration_seconds: duration,
             bitrate_kbps: bitrate(size_bytes, duration),
-            video: probe.video().map(super::probe::Stream::video_facts),
-            audio: probe.audio().map(super::probe::Stream::audio_facts),
+            video: probe.video().map(Stream::video_facts),
+            audio: probe.audio().map(Stream::audio_facts),
         })
     }
 
@@ -92,7 +92,7 @@ impl Check<'_> {
                     .probe(self.dir, &format!("file:{file}"), demuxers(Container::Jpg), self.caps)
                     .await?;
                 let stream = probe.streams.first().filter(|stream| stream.codec_name == "mjpeg");
-                video = stream.map(super::probe::Stream::video_facts);
+                video = stream.map(Stream::video_facts);
                 if video.as_ref().is_none_or(|video| (video.width, video.height) != size) {
                     return Err(invalid("a picture is not what was asked for"));
                 }
@@ -100,7 +100,7 @@ impl Check<'_> {
             let content_type = content_type(Container::Jpg);
             files.push(MadeFile { path, name: names.numbered(still + 1), content_type });
         }
-        let video = video.map(|video| crate::domain::transcode::VideoFacts { fps: None, ..video });
+        let video = video.map(|video| VideoFacts { fps: None, ..video });
         Ok(Made {
             files,
             container: Container::Jpg,
@@ -146,7 +146,7 @@ impl Check<'_> {
 
 /// The streams are those that were asked for, encoded as asked.
 fn is_as_asked(probe: &Probe, video: Option<&Pictures>, audio: Option<&Sound>) -> Result<(), MediaError> {
-    let codecs = |wanted: Option<&str>, got: Option<&super::probe::Stream>, what: &str| {
+    let codecs = |wanted: Option<&str>, got: Option<&Stream>, what: &str| {
         let got = got.map(|stream| stream.codec_name.as_str());
         if wanted == got {
             return Ok(());
@@ -159,7 +159,7 @@ fn is_as_asked(probe: &Probe, video: Option<&Pictures>, audio: Option<&Sound>) -
     };
     codecs(video.map(|video| video.codec.as_str()), probe.video(), "pictures")?;
     codecs(audio.map(|audio| audio.codec.as_str()), probe.audio(), "sounds")?;
-    let shown = probe.video().map(super::probe::Stream::shown);
+    let shown = probe.video().map(Stream::shown);
     if let Some(size) = video.and_then(Pictures::size)
         && shown != Some(size)
     {

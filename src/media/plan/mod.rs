@@ -234,3 +234,86 @@ fn hls(nth: usize, rung: usize, seconds: u32, segments: SegmentType) -> Vec<Stri
 fn owned<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> Vec<String> {
     words.into_iter().map(|word| word.as_ref().to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::transcode::{OutputSpec, SourceFacts};
+
+    fn source() -> Source {
+        let probe = json!({
+            "streams": [{"index": 0, "codec_type": "video", "codec_name": "h264", "width": 1280, "height": 720,
+                         "avg_frame_rate": "25/1"},
+                        {"index": 2, "codec_type": "audio", "codec_name": "aac"}],
+            "format": {"duration": "60"}
+        });
+        let facts = SourceFacts {
+            size_bytes: 1,
+            container: None,
+            duration_seconds: Some(60.0),
+            video: None,
+            audio: None,
+        };
+        let probe = serde_json::from_value(probe).expect("a probe");
+        Source { facts, probe, demuxers: "mov", is_guess: false }
+    }
+
+    fn planned(outputs: serde_json::Value) -> Vec<Run> {
+        let outputs: Vec<OutputSpec> = serde_json::from_value(outputs).expect("outputs");
+        let there = ["libx264", "aac", "libmp3lame", "mjpeg"].map(str::to_owned);
+        let source = source();
+        let chosen = choose(&outputs, &source, &BTreeSet::from(there)).expect("they can be made");
+        runs(&chosen, &[], Means { source: &source, caps: &Caps::default(), threads: 2 })
+    }
+
+    fn video(name: &str, height: u32) -> serde_json::Value {
+        let encode = json!({"codec": "h264", "width": null, "height": height, "rate": {"crf": 23},
+                            "max_bitrate_kbps": null, "fps": 50.0});
+        json!({"name": name, "target": {"path": name},
+               "media": {"kind": "file", "container": "mp4", "video": {"encode": encode}, "audio": "copy"}})
+    }
+
+    #[test]
+    fn three_outputs_are_one_run_and_one_decode() {
+        let sound = json!({"name": "c", "target": {"path": "c"}, "media": {"kind": "file", "container": "mp3",
+            "video": null, "audio": {"encode": {"codec": "mp3", "bitrate_kbps": 192, "channels": null,
+                                                "sample_rate": null, "loudness": null}}}});
+        let runs = planned(json!([video("a", 360), video("b", 1080), sound]));
+        assert_eq!(runs.len(), 1);
+        let line = runs[0].arguments.join(" ");
+        assert_eq!(line.matches("-i file:input").count(), 1);
+        assert!(
+            line.contains("scale=640:360,setsar=1") && line.contains("scale=1280:720,setsar=1"),
+            "{line}"
+        );
+        assert!(!line.contains("fps=50"), "frames are not made up: {line}");
+        for file in ["-f mp4 out/0/media.mp4", "-f mp4 out/1/media.mp4", "-f mp3 out/2/media.mp3"] {
+            assert!(line.contains(file), "{line}");
+        }
+        assert!(line.contains("-map 0:2"), "the stream that was probed: {line}");
+    }
+
+    #[test]
+    fn a_clip_has_a_run_of_its_own_that_seeks() {
+        let mut clip = video("b", 360);
+        clip["clip"] = json!({"start_seconds": 30.0, "duration_seconds": 5.0});
+        let runs = planned(json!([video("a", 360), clip]));
+        assert_eq!(runs.len(), 2);
+        assert!(runs[1].arguments.join(" ").contains("-ss 30 -t 5 -i file:input"));
+        assert!((runs[1].seconds - 5.0).abs() < 1e-9);
+        assert_eq!(runs[1].output.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn an_encoder_that_is_missing_is_said_before_anything_runs() {
+        let mut asked = video("a", 360);
+        asked["media"]["video"]["encode"]["codec"] = json!("av1");
+        let outputs: Vec<OutputSpec> = serde_json::from_value(json!([asked])).expect("outputs");
+        let refused = choose(&outputs, &source(), &BTreeSet::new()).map_err(|error| error.code);
+        assert_eq!(refused, Err("encoder_missing"));
+    }
+}

@@ -17,6 +17,7 @@ pub mod seaweed;
 mod server;
 pub mod vault;
 pub mod shelf;
+pub mod studio;
 pub mod webhooks;
 
 use std::path::Path;
