@@ -147,7 +147,8 @@ async fn silence_ends_a_transfer_in_the_head_and_in_the_middle() {
     let impatient = Transfer { idle: Duration::from_millis(300), tries: 2, ..SMALL };
     let shelf = Shelf::start(|_, got| Says::ThenHangs(serve(got, "etag: \"one\"", 0))).await;
     for shelf in [shelf, Shelf::start(|_, _| Says::ThenHangs(vec![])).await] {
-        let error = read(&shelf, impatient).await.unwrap_err();
+        let reading = tokio::time::timeout(Duration::from_secs(30), read(&shelf, impatient));
+        let error = reading.await.expect("it is given up").unwrap_err();
         assert_eq!((error.cause, error.code(Doing::Fetch)), (Cause::Timeout, "storage_timeout"));
         assert_eq!(shelf.got().len(), 2, "tried twice");
     }
