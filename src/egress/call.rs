@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use super::connect::Wire;
 use super::{Failure, Resolve, System};
 use crate::authorities;
 use crate::domain::EgressPolicy;
@@ -122,7 +123,8 @@ impl Egress {
         let end = Instant::now() + self.limits.total;
         let exchange = async {
             let places = self.places(&url).await?;
-            self.exchange(&url, &places, request).await
+            let wire = self.connect(&url, &places).await?;
+            self.exchange(wire, request).await
         };
         let (response, _connection) =
             timeout_at(end, exchange).await.map_err(|_| Failure::Timeout).flatten()?;
@@ -134,19 +136,17 @@ impl Egress {
     /// The head of the answer, and the task that drives the connection: it ends with its handle.
     pub(super) async fn exchange<B>(
         &self,
-        url: &Url,
-        places: &[std::net::SocketAddr],
+        wire: Box<dyn Wire>,
         request: Request<B>,
     ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), Failure>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
-        let wire = TokioIo::new(self.connect(url, places).await?);
         let (mut sender, connection) = http1::Builder::new()
             .max_header_size(self.limits.head_bytes)
             .max_headers(64)
             .max_buf_size(self.limits.head_bytes.max(self.limits.read_bytes))
-            .handshake(wire)
+            .handshake(TokioIo::new(wire))
             .await?;
         let driven = AbortOnDropHandle::new(tokio::spawn(async move {
             let _ = connection.await; // the sender is told

@@ -47,16 +47,15 @@ impl Egress {
     {
         let url = self.policy.check(sending.url)?;
         let places = self.places(&url).await?;
+        let wire = self.connect(&url, &places).await?;
         let moved = Moved::default();
         let body = Departing { body: sending.body, moved: moved.clone() };
         let request = request_for(&url, sending.method, sending.headers, body)?;
-        // Connecting has its own limits, each shorter than a transfer's patience.
-        let mut exchange = pin!(self.exchange(&url, &places, request));
+        let mut exchange = pin!(self.exchange(wire, request));
         let (response, connection) = loop {
-            let due = moved.last() + idle + self.limits.connect;
-            match timeout_at(due, &mut exchange).await {
+            match timeout_at(moved.last() + idle, &mut exchange).await {
                 Ok(done) => break done?,
-                Err(_) if moved.last() + idle + self.limits.connect > Instant::now() => {}
+                Err(_) if moved.last() + idle > Instant::now() => {}
                 Err(_) => return Err(Failure::Timeout),
             }
         };

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use euterpe::domain::transcode::JobSpec;
@@ -16,8 +16,10 @@ use tempfile::TempDir;
 
 use crate::egress::{Names, lax};
 use crate::support::hands::{Eye, Hands, credentials, keys, s3, spec};
+use crate::support::receiver::Got;
 use crate::support::requester;
 use crate::support::s3s::{BUCKET, Refusal, S3, refusal};
+use crate::support::shelf::{Says, Shelf, answer};
 
 /// Small parts, so that small files have many.
 pub const SMALL: Transfer = Transfer {
@@ -335,19 +337,61 @@ async fn a_source_that_is_too_large_or_not_as_said_is_refused_before_it_is_read(
 async fn buckets_are_found_in_host_names_too() {
     let server = S3::start().await;
     let port = server.endpoint.rsplit_once(':').unwrap().1;
-    let names =
-        Names::default().with("media.s3.example", &[&["127.0.0.1"]]).with("s3.example", &[&["127.0.0.1"]]);
-    let egress =
-        Egress::with(lax(&["127.0.0.0/8"]), Limits::default(), Arc::new(names), RootCertStore::empty());
-    let storage = Storage::new(Arc::new(egress), vec![], SMALL);
     server.put("in/clip.mov", b"hello");
     let (mut spec, hands) = job(&server);
     spec.storage.region = "eu-central-1".into();
-    for path_style in [false, true] {
-        spec.storage.endpoint = Some(format!("http://s3.example:{port}"));
+    spec.storage.endpoint = Some(format!("http://s3.example:{port}"));
+    for (path_style, host) in [(false, "media.s3.example"), (true, "s3.example")] {
         spec.storage.path_style = path_style;
-        assert_eq!(fetch(&storage, &spec, &hands).await.unwrap(), b"hello", "{path_style}");
+        let names = Names::default().with(host, &[&["127.0.0.1"]]);
+        let egress =
+            Egress::with(lax(&["127.0.0.0/8"]), Limits::default(), Arc::new(names), RootCertStore::empty());
+        let storage = Storage::new(Arc::new(egress), vec![], SMALL);
+        assert_eq!(fetch(&storage, &spec, &hands).await.unwrap(), b"hello", "{host}");
     }
+}
+
+/// The upload was made, and the answer was lost: asked again, the store knows no such upload, and the object is there.
+#[tokio::test]
+async fn an_upload_whose_answer_was_lost_is_found_to_be_there() {
+    for (there, cause) in [(12 << 20, None), (4, Some(Cause::Conflict))] {
+        let completions = AtomicUsize::new(0);
+        let says = move |_, got: &Got| {
+            let said = |status, headers: &str, body: &str| {
+                answer(status, &format!("{headers}\ncontent-length: {}", body.len()), body.as_bytes())
+            };
+            let begun =
+                "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>";
+            let gone = "<Error><Code>NoSuchUpload</Code></Error>";
+            Says::This(match got.line.split(' ').next().unwrap() {
+                "POST" if got.line.contains("uploads") => said(200, "x: y", begun),
+                "POST" if completions.fetch_add(1, Ordering::SeqCst) == 0 => vec![],
+                "PUT" => said(200, "etag: \"part\"", ""),
+                "HEAD" => answer(200, &format!("content-length: {there}"), b""),
+                _ => said(404, "x: y", gone),
+            })
+        };
+        let shelf = Shelf::start(says).await;
+        let storage = storage(SMALL, vec![]);
+        let spec = spec(&format!("http://{}", shelf.address), s3(BUCKET, "a"), Some(s3(BUCKET, "out/")));
+        let hands = Hands::with(keys(S3::credentials()));
+        let published = publish(&storage, &spec, &hands, "a.mp4", &noise(12 << 20)).await;
+        assert_eq!(published.err().map(|error| error.cause), cause);
+    }
+}
+
+/// S3 may begin an answer with 200 and end it with an error.
+#[tokio::test]
+async fn an_error_that_came_with_200_is_an_error() {
+    let body = b"<?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code><Message>later</Message></Error>";
+    let head = format!("content-length: {}\netag: \"one\"", body.len());
+    let shelf = Shelf::start(move |_, _| Says::This(answer(200, &head, body))).await;
+    let storage = storage(Transfer { tries: 2, ..SMALL }, vec![]);
+    let spec = spec(&format!("http://{}", shelf.address), s3(BUCKET, "a"), Some(s3(BUCKET, "out/")));
+    let hands = Hands::with(keys(S3::credentials()));
+    let error = publish(&storage, &spec, &hands, "a.mp4", b"x").await.unwrap_err();
+    assert_eq!((error.cause, error.http_status), (Cause::RateLimited, Some(200)));
+    assert_eq!((shelf.got().len(), hands.worked.load(Ordering::SeqCst)), (2, 0));
 }
 
 #[tokio::test]

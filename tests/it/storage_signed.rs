@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tempfile::TempDir;
 
 use crate::storage::{SMALL, fetch, noise, output, sha256, storage};
-use crate::support::hands::{Eye, Hands, spec, urls};
+use crate::support::hands::{Eye, Hands, credentials, keys, s3, spec, urls};
 use crate::support::receiver::Got;
 use crate::support::requester;
 use crate::support::shelf::{Says, Shelf, answer};
@@ -54,6 +54,23 @@ async fn a_transfer_that_breaks_is_taken_up_where_it_broke() {
     }
     assert!(shelf.got()[0].headers.iter().all(|(name, _)| name != "if-match"));
     assert_eq!(shelf.got()[0].header("accept-encoding"), "identity");
+}
+
+/// The same for an object in S3; each request is signed anew.
+#[tokio::test]
+async fn an_object_is_taken_up_where_it_broke_too() {
+    let shelf = Shelf::start(|_, got| Says::This(serve(got, "etag: \"one\"", 60_000))).await;
+    let spec = spec(&format!("http://{}", shelf.address), s3("media", "in/clip.mov"), None);
+    let hands = Hands::with(keys(credentials("AKID", "secret", Some("token"))));
+    assert!(fetch(&storage(SMALL, vec![]), &spec, &hands).await.unwrap() == noise(SIZE));
+    assert_eq!(shelf.ranges(), [None, Some("bytes=60000-".to_owned())]);
+    let got = shelf.got();
+    assert_eq!(got[1].header("if-match"), "\"one\"");
+    for got in got {
+        assert!(got.line.starts_with("GET /media/in/clip.mov "), "{}", got.line);
+        assert_eq!(got.header("x-amz-security-token"), "token");
+        assert!(got.header("authorization").starts_with("AWS4-HMAC-SHA256 Credential=AKID/"));
+    }
 }
 
 /// Nothing says that it is still the same: two halves of two things would make a third.
@@ -129,8 +146,12 @@ async fn a_source_that_always_ends_early_is_truncated() {
 async fn silence_ends_a_transfer_in_the_head_and_in_the_middle() {
     let impatient = Transfer { idle: Duration::from_millis(300), tries: 2, ..SMALL };
     let shelf = Shelf::start(|_, got| Says::ThenHangs(serve(got, "etag: \"one\"", 0))).await;
-    let error = read(&shelf, impatient).await.unwrap_err();
-    assert_eq!((error.cause, error.code(Doing::Fetch)), (Cause::Timeout, "storage_timeout"));
+    for shelf in [shelf, Shelf::start(|_, _| Says::ThenHangs(vec![])).await] {
+        let reading = tokio::time::timeout(Duration::from_secs(30), read(&shelf, impatient));
+        let error = reading.await.expect("it is given up").unwrap_err();
+        assert_eq!((error.cause, error.code(Doing::Fetch)), (Cause::Timeout, "storage_timeout"));
+        assert_eq!(shelf.got().len(), 2, "tried twice");
+    }
     // Half of it, and silence; then the other half.
     let half = |n, got: &Got| match n {
         0 => Says::ThenHangs(serve(got, "etag: \"one\"", 50_000)),

@@ -117,7 +117,7 @@ impl Seaweed {
 
     /// A signed url, good for `life`.
     pub async fn signed(&self, method: Method, key: &str, life: Duration) -> String {
-        self.store().signed_url(method, &Path::from(key), life).await.unwrap().into()
+        self.store().signed_url(method, &Path::parse(key).unwrap(), life).await.unwrap().into()
     }
 
     pub async fn put(&self, key: &str, bytes: &[u8]) {
