@@ -1,6 +1,6 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
-.PHONY: help setup demo test test-pg18 test-receivers check mutants bench schema psql clean
+.PHONY: help setup demo test test-pg18 test-receivers check deny mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -27,6 +27,10 @@ check: setup ## Format, clippy, plpgsql_check on every function, squawk on every
 	cargo clippy --all-targets -- -D warnings
 	target/tools/bin/squawk migrations/postgres/*.sql
 	cargo test --test it house_style
+
+deny: ## Licences, bans and sources of every dependency; installs cargo-deny where there is none (minutes)
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check bans licenses sources
 
 mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
