@@ -1,6 +1,7 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
 .PHONY: help setup demo dev test test-pg18 test-receivers check mutants bench schema psql clean
+.PHONY: help setup demo test test-pg18 test-receivers check deny mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -33,14 +34,18 @@ check: setup ## Format, clippy, plpgsql_check on every function, squawk on every
 	target/tools/bin/squawk migrations/postgres/*.sql
 	cargo test --test it house_style
 
+deny: ## Licences, bans and sources of every dependency; installs cargo-deny where there is none (minutes)
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check bans licenses sources
+
 mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
 	cargo bench --bench queue --bench line --bench outbox --bench people --bench api --bench webhook
 
-schema: setup ## Write docs/schema.sql and the surface file of this release as they are now
-	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release
+schema: setup ## Write docs/schema.sql, the surface file of this release and the help in docs/cli.md as they are now
+	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release cli_page::
 
 psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
 	cargo run --quiet --bin euterpe -- psql

@@ -1,9 +1,12 @@
 //! `euterpe`: the command line for people.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::{Shell, generate};
 use euterpe::cli;
 use euterpe::dev::{self, Cluster, Durability};
 use euterpe::store::migrate;
@@ -12,7 +15,7 @@ use euterpe::store::migrate;
 #[derive(Parser)]
 #[command(name = "euterpe", version, after_help = cli::EXIT_CODES)]
 struct Arguments {
-    /// Answer with JSON, also when it fails; for the commands that ask a database.
+    /// Answer with JSON, also when it fails; for the commands that ask a database or a service.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -22,11 +25,16 @@ struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// A clip is made and posted: progress, signed webhooks, timeline and outputs, on a private Postgres.
+    /// Twenty jobs, a worker killed in the middle, and the timeline of what happened. Needs nothing but Postgres.
+    ///
+    /// Example: euterpe demo
     Demo,
     /// A private Postgres, the API, both workers and a receiver, until Ctrl-C. Kept in .euterpe/.
     Dev,
     /// psql on a private database with everything loaded and the short cuts of docs/psqlrc; it is kept in .euterpe/ and
     /// stops when you leave.
+    ///
+    /// Example: euterpe psql -- -c 'select * from health'
     Psql {
         /// Handed to psql, e.g. `-- -c '\df+ euterpe.*'`.
         #[arg(last = true)]
@@ -34,6 +42,19 @@ enum What {
     },
     #[command(flatten)]
     Cli(cli::Command),
+    /// Print what makes a shell complete these commands.
+    ///
+    /// Example: euterpe completions bash > ~/.local/share/bash-completion/completions/euterpe
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    #[command(hide = true)]
+    DemoWorker {
+        /// About how long each phase of a job takes.
+        #[arg(long, default_value_t = 150)]
+        phase_ms: u64,
+    },
 }
 
 #[tokio::main]
@@ -52,6 +73,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         What::Demo => dev::demo().await.map(|()| ExitCode::SUCCESS),
         What::Dev => dev::dev().await.map(|()| ExitCode::SUCCESS),
         What::Psql { arguments } => psql(&arguments).await,
+        What::Completions { shell } => {
+            let mut script = Vec::new();
+            generate(shell, &mut Arguments::command(), "euterpe", &mut script);
+            std::io::stdout().write_all(&script).context("cannot write it")?;
+            Ok(ExitCode::SUCCESS)
+        }
         What::Cli(command) => Ok(cli::run(command, arguments.json, |name| std::env::var(name).ok()).await),
     }
 }

@@ -27,11 +27,15 @@ pub enum Command {
         pepper: bool,
     },
     /// Which keys are here, which seal, and how many secrets each wraps.
+    ///
+    /// Example: euterpe kek list
     List,
     /// Wrap every secret's key with the active KEK. Safe while traffic runs; cut off, it can be started again.
     ///
     /// First give the new key to every pod, then make it active on every pod, then run this. When `kek list` counts
     /// none for the old key, take it away.
+    ///
+    /// Example: euterpe kek rewrap --why 'every 90 days'
     Rewrap {
         /// How many in one transaction.
         #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1000))]

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
@@ -16,12 +15,20 @@ pub struct Report {
     pub text: String,
     /// For programs: the same, and no less.
     pub json: Value,
+    /// The exit code: an answer may be bad news.
+    pub code: u8,
 }
 
 impl Report {
     /// One answer, told twice.
     pub fn new(text: impl Into<String>, json: Value) -> Self {
-        Self { text: text.into(), json }
+        Self { text: text.into(), json, code: 0 }
+    }
+
+    /// The same, as bad news.
+    #[must_use]
+    pub fn with_code(self, code: u8) -> Self {
+        Self { code, ..self }
     }
 
     /// Rows under their names, each column as wide as its widest cell.
@@ -85,8 +92,14 @@ impl Failure {
         }
     }
 
-    pub(super) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.parts().0)
+    /// The exit code.
+    pub(super) fn code(&self) -> u8 {
+        self.parts().0
+    }
+
+    /// What to tell.
+    pub(super) fn says(&self) -> &str {
+        self.parts().2
     }
 
     /// The same, and what to do next.

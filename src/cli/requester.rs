@@ -37,12 +37,16 @@ pub enum Command {
         burst: i32,
     },
     /// Everybody who may ask, or might.
+    ///
+    /// Example: euterpe requester list --json
     List,
     /// Stop taking work from somebody; what was accepted goes on.
     ///
     /// Example: euterpe requester disable acme --why 'invoice unpaid'
     Disable(Which),
     /// Take work from somebody again.
+    ///
+    /// Example: euterpe requester enable acme --why paid
     Enable(Which),
 }
 

@@ -13,6 +13,8 @@ use crate::store::{Store, StoreError, StoredSigningSecret};
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show the secrets that sign now.
+    ///
+    /// Example: euterpe secret show acme
     Show {
         /// Whose.
         requester_id: RequesterId,
@@ -37,6 +39,8 @@ pub enum Command {
         why: Option<String>,
     },
     /// Sign nothing with this secret any more: it leaked, or nobody needs its overlap.
+    ///
+    /// Example: euterpe secret retire acme 1 --why leaked
     Retire {
         /// Whose.
         requester_id: RequesterId,

@@ -5,6 +5,7 @@
 
 mod count;
 mod error;
+mod facts;
 mod functions;
 mod inbox;
 mod line;
@@ -31,11 +32,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
 
 pub use error::{Result, StoreError};
+pub use facts::{GroupRole, ServerFacts};
 pub use functions::Functions;
 pub use inbox::{Advanced, Answered, ClaimedJob, Enqueued, EnqueuedItem, Failed, Renewed};
 pub use line::QueueDepth;
 pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
-pub use people::{Explained, Orphan, TimelineStep};
+pub use people::{DeadLetter, Explained, Health, Orphan, Steer, Steered, TimelineStep};
 pub use read::{Found, JobDocument, JobFilter, ListedJob, StoredAnswer};
 pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
 pub use secret::{JobSecret, Refresh, StoredSecret};

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use super::wake::ALL;
 use super::{Result, Store, StoreError};
-use crate::domain::JobId;
+use crate::domain::{JobId, RequesterId};
 
 /// Something that does not agree.
 #[derive(Debug, Clone)]
@@ -45,7 +46,119 @@ pub struct TimelineStep {
     pub worker_id: Option<String>,
 }
 
+/// A job that was given up and not redriven.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// Which job.
+    pub job_id: JobId,
+    /// Whose.
+    pub who: String,
+    /// Its last error.
+    pub code: Option<String>,
+    /// Since when, for people.
+    pub ago: String,
+}
+
+/// What a DBA should worry about, or not.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// What was looked at.
+    pub topic: String,
+    /// False: look into it.
+    pub is_ok: bool,
+    /// What was found.
+    pub says: String,
+}
+
+/// Which jobs an operator means; at least one filter is needed.
+#[derive(Debug, Clone, Default)]
+pub struct Steer {
+    /// Of this queue.
+    pub queue: Option<String>,
+    /// Of this requester.
+    pub requester: Option<RequesterId>,
+    /// With this error.
+    pub error_code: Option<String>,
+    /// Accepted then or later; default: 30 days ago.
+    pub since: Option<Timestamp>,
+    /// Accepted before.
+    pub until: Option<Timestamp>,
+    /// Kept in `operator_log`.
+    pub why: Option<String>,
+}
+
+/// What became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steered {
+    /// How many match, counted up to 10,000.
+    pub matching: i32,
+    /// How many were done.
+    pub done: i32,
+    /// How many could not be.
+    pub refused: i32,
+}
+
 impl Store {
+    /// Jobs that were given up and not redriven, newest first. View: `dead_letters`.
+    pub async fn dead_letters(
+        &self,
+        requester: Option<&RequesterId>,
+        error_code: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<DeadLetter>> {
+        const SQL: &str = "\
+            select job_id, who, code, ago
+              from euterpe.dead_letters
+             where ($1::text is null or who = $1) and ($2::text is null or code = $2)
+             limit $3";
+        let rows = self.rows(SQL, &[&requester.map(RequesterId::as_str), &error_code, &limit]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(DeadLetter {
+                    job_id: JobId(row.try_get("job_id")?),
+                    who: row.try_get("who")?,
+                    code: row.try_get("code")?,
+                    ago: row.try_get("ago")?,
+                })
+            })
+            .collect()
+    }
+
+    /// Redrives what matches, oldest first and at most `limit`; without `confirm` it only counts.
+    pub async fn redrive_matching(&self, which: &Steer, confirm: Option<i32>, limit: i32) -> Result<Steered> {
+        const SQL: &str = "\
+            select matching, done, refused
+              from euterpe.steer_jobs_v1(
+                     p_act => 'redrive', p_queue => $1, p_requester_id => $2, p_error_code => $3, p_since => $4,
+                     p_until => $5, p_why => $6, p_confirm => $7, p_limit => $8)";
+        let requester = which.requester.as_ref().map(RequesterId::as_str);
+        let Steer { queue, error_code, since, until, why, .. } = which;
+        let rows =
+            self.rows(SQL, &[queue, &requester, error_code, since, until, why, &confirm, &limit]).await?;
+        let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
+        self.tell(&[ALL]);
+        Ok(Steered {
+            matching: row.try_get("matching")?,
+            done: row.try_get("done")?,
+            refused: row.try_get("refused")?,
+        })
+    }
+
+    /// What a DBA should worry about, alarms first. View: `health`.
+    pub async fn health(&self) -> Result<Vec<Health>> {
+        const SQL: &str = "select topic, ok, says from euterpe.health";
+        let rows = self.rows(SQL, &[]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Health {
+                    topic: row.try_get("topic")?,
+                    is_ok: row.try_get("ok")?,
+                    says: row.try_get("says")?,
+                })
+            })
+            .collect()
+    }
+
     /// Everything that does not agree between jobs, events, lines, leases and keys. Reads everything.
     pub async fn orphan_check(&self) -> Result<Vec<Orphan>> {
         const SQL: &str = "select trouble, job_id, detail from euterpe.orphan_check_v1()";

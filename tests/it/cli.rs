@@ -1,68 +1,15 @@
 //! Design §8: the real `euterpe`, told what an operator tells it.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use euterpe::crypto::{ApiKey, Binding, Keyring, Peppers, SigningSecret, seal};
 use euterpe::domain::{JobFailure, JobId, JobStatus, NewJob};
 use serde_json::{Value, json};
 
 use crate::crypto::{key_of, ring};
-use crate::support::{QUEUE, TestDb, requester, until, url_of, worker};
-
-/// `euterpe` with its environment.
-struct Cli {
-    set: Vec<(&'static str, String)>,
-}
-
-/// What it printed and how it ended.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Cli {
-    fn new(db: &TestDb) -> Self {
-        Self {
-            set: vec![
-                ("EUTERPE_DATABASE_URL", url_of(&db.config())),
-                ("EUTERPE_KEKS", format!("one:{}", key_of(1))),
-                ("EUTERPE_KEY_PEPPER", key_of(9)),
-            ],
-        }
-    }
-
-    fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.set.retain(|(set, _)| *set != name);
-        self.set.push((name, value.to_owned()));
-        self
-    }
-
-    fn without(mut self, name: &str) -> Self {
-        self.set.retain(|(set, _)| *set != name);
-        self
-    }
-
-    fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe"));
-        command.args(words.split(' ')).env_clear().envs(self.set.iter().map(|(name, value)| (name, value)));
-        command
-    }
-
-    fn say(&self, words: &str) -> Said {
-        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
-    }
-
-    /// The JSON it answers when all is well.
-    fn json(&self, words: &str) -> Value {
-        let said = self.say(&format!("{words} --json"));
-        assert_eq!(said.code, 0, "{words}: {}", said.err);
-        serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{words}: {}", said.out))
-    }
-}
+use crate::support::cli::Cli;
+use crate::support::{QUEUE, TestDb, requester, until, worker};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_requester_is_added_with_a_secret_and_given_a_key_that_is_shown_once() {

@@ -2,6 +2,7 @@
 
 mod alone;
 pub mod api;
+pub mod cli;
 mod deliveries;
 pub mod hands;
 pub mod lanes;

@@ -1,0 +1,100 @@
+//! What is asked of the machine that transcodes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use indicatif::HumanBytes;
+use rustix::fs::{Access, access, statvfs};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::Check;
+use crate::cli::Context;
+use crate::config;
+
+/// A job's source and its outputs are on the disk at once, and contract §11 begins to count at 1 GB.
+const ROOM_BYTES: u64 = 3_000_000_000;
+/// ffmpeg only lists what it has.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the presets need.
+const NEEDED: [&str; 6] = ["libx264", "aac", "libmp3lame", "libopus", "flac", "mjpeg"];
+/// What a request may ask for besides, and the codec that is then missing.
+const WELCOME: [(&str, &[&str]); 3] =
+    [("hevc", &["libx265"]), ("vp9", &["libvpx-vp9"]), ("av1", &["libsvtav1", "libaom-av1"])];
+
+pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
+    let mut checks = vec![disk(&config::work_dir(context.env))];
+    for program in ["ffmpeg", "ffprobe"] {
+        checks.push(match said(program, "-version").await {
+            Ok(text) => Check::good(program, text.lines().next().unwrap_or_default()),
+            Err(problem) => {
+                Check::bad(program, problem, "apt-get install ffmpeg, where euterpe-transcode runs")
+            }
+        });
+    }
+    if checks.iter().any(|check| check.name == "ffmpeg" && check.is_ok) {
+        checks.push(encoders().await);
+    }
+    checks
+}
+
+/// The directory itself, or the nearest one above it that exists: the worker makes the rest.
+fn disk(dir: &Path) -> Check {
+    const NAME: &str = "work directory";
+    let mend =
+        format!("make room or point EUTERPE_WORK_DIR elsewhere: {} are needed", HumanBytes(ROOM_BYTES));
+    let Some(there) = dir.ancestors().find(|path| path.is_dir()) else {
+        return Check::bad(NAME, format!("{} cannot be made", dir.display()), mend);
+    };
+    if let Err(error) = access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        return Check::bad(NAME, format!("{} cannot be written to: {error}", there.display()), mend);
+    }
+    match statvfs(there) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let says = format!("{}, {} free", dir.display(), HumanBytes(free));
+            if free >= ROOM_BYTES { Check::good(NAME, says) } else { Check::bad(NAME, says, mend) }
+        }
+        Err(error) => Check::bad(NAME, format!("{}: {error}", there.display()), mend),
+    }
+}
+
+async fn encoders() -> Check {
+    const NAME: &str = "encoders";
+    let listed = match said("ffmpeg", "-encoders").await {
+        Ok(listed) => listed,
+        Err(problem) => return Check::bad(NAME, problem, "install ffmpeg anew"),
+    };
+    // " V....D libx264              H.264 …": flags, then the name.
+    let has: BTreeSet<_> = listed.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let missing: Vec<_> = NEEDED.into_iter().filter(|name| !has.contains(name)).collect();
+    if !missing.is_empty() {
+        let says = format!("presets need {}", missing.join(", "));
+        return Check::bad(NAME, says, "an ffmpeg that has them: that of Debian does");
+    }
+    let lacks: Vec<_> = WELCOME
+        .into_iter()
+        .filter(|(_, any)| any.iter().all(|name| !has.contains(name)))
+        .map(|(codec, _)| codec)
+        .collect();
+    let without = if lacks.is_empty() { String::new() } else { format!("; without {}", lacks.join(", ")) };
+    Check::good(NAME, format!("all that the presets need{without}"))
+}
+
+/// What `program` says when it is asked, or why it says nothing.
+async fn said(program: &str, argument: &str) -> Result<String, String> {
+    let run = Command::new(program)
+        .args(["-hide_banner", argument])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    match timeout(PATIENCE, run).await {
+        Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(Ok(output)) => Err(format!("{program} {argument} ended with {}", output.status)),
+        Ok(Err(error)) => Err(format!("cannot be started: {error}")),
+        Err(_) => Err(format!("{program} {argument} did not end in {} s", PATIENCE.as_secs())),
+    }
+}

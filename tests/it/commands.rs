@@ -1,0 +1,355 @@
+//! Design §8: what people do over HTTP and with dead letters, by the real `euterpe` against the real `euterpe-api`.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use euterpe::crypto::ApiKey;
+use euterpe::domain::{Claim, JobFailure, JobId, JobStatus, WorkerId};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::api::{Api, add_key};
+use crate::support::cli::Cli;
+use crate::support::{TestDb, worker};
+
+/// A service with a root for files, and a file of acme's in it.
+struct Scene {
+    db: TestDb,
+    api: Api,
+    root: TempDir,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let (db, root) = (TestDb::fresh().await, TempDir::new().unwrap());
+        let dir = root.path().canonicalize().unwrap().join("acme/in");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("my clip.mov"), "not looked at here").unwrap();
+        let storage = root.path().canonicalize().unwrap();
+        let api = Api::start_with(&db, &[("EUTERPE_FILE_STORAGE", storage.to_str().unwrap())]).await;
+        Self { db, api, root }
+    }
+
+    fn file(&self, path: &str) -> String {
+        self.root.path().canonicalize().unwrap().join("acme").join(path).to_str().unwrap().to_owned()
+    }
+
+    fn cli(&self) -> Cli {
+        Cli::new(&self.db)
+            .without("EUTERPE_DATABASE_URL")
+            .with("EUTERPE_API", &self.api.url)
+            .with("EUTERPE_API_KEY", &self.api.key)
+    }
+
+    /// One that says so at once, without a request document to speak of.
+    async fn accepted(&self) -> JobId {
+        serde_json::from_value(self.api.enqueue().await["job_id"].clone()).unwrap()
+    }
+}
+
+/// A word with a space in it is one argument.
+fn say(cli: &Cli, words: &[&str]) -> (i32, String, String) {
+    let output = cli.command("submit").args(words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_submitted_once_however_often_it_is_asked_for() {
+    let scene = Scene::new().await;
+    let (cli, clip) = (scene.cli(), scene.file("in/my clip.mov"));
+    let words = [
+        clip.as_str(),
+        "--preset=h264_480p",
+        "--preset=hls_ladder",
+        "--external-id=v-1",
+        "--priority=200",
+        "--idempotency-key=clip-1",
+        "--webhook-url=https://media.example.com/hooks",
+    ];
+    let (code, out, err) = say(&cli, &words);
+    assert_eq!(code, 0, "{err}");
+    let (job_id, rest) = out.split_once(' ').unwrap();
+    assert_eq!(rest, format!("is accepted\nnext: euterpe watch {job_id}\n"));
+
+    let (_, again, _) = say(&cli, &[&words[..], &["--json"]].concat());
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((again["job_id"].as_str(), &again["is_replayed"]), (Some(job_id), &json!(true)));
+    assert_eq!(again["idempotency_key"], "clip-1");
+
+    let status = scene.api.status(&json!(job_id)).await;
+    assert_eq!((&status["external_id"], &status["status"]), (&json!("v-1"), &json!("queued")));
+    let text: String = scene.db.one("select request::text from euterpe.job_requests").await;
+    for part in ["in/my clip.mov", "in/my clip.mov.out", "h264_480p.mp4", "hls_ladder/index.m3u8"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(scene.db.one::<i32>("select priority::integer from euterpe.inbox_jobs").await, 200);
+
+    // Without a key of one's own two calls are two jobs.
+    for _ in 0..2 {
+        let (code, _, err) = say(&cli, &[&clip, "--to", &scene.file("out")]);
+        assert_eq!(code, 0, "{err}");
+    }
+    assert_eq!(scene.db.one::<i64>("select count(*) from euterpe.inbox_jobs").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_request_is_handed_over_and_keys_come_from_a_file() {
+    let scene = Scene::new().await;
+    let request = scene.root.path().join("request.json");
+    fs::write(&request, crate::support::api::request().to_string()).unwrap();
+    let keys = scene.root.path().join("key");
+    fs::write(&keys, format!("{}\n", scene.api.key)).unwrap();
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
+    let (request, keys) = (request.to_str().unwrap(), keys.to_str().unwrap());
+    let cli = scene.cli().without("EUTERPE_API_KEY");
+    let (code, out, err) = say(&cli, &["--request", request, "--key-file", keys]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("is accepted"), "{out}");
+
+    // The same by options, with the credentials where Amazon's own programs look for them.
+    let cli = scene
+        .cli()
+        .with("AWS_ACCESS_KEY_ID", "AKIA")
+        .with("AWS_SECRET_ACCESS_KEY", "hunter2")
+        .with("AWS_REGION", "eu-west-1");
+    let (code, _, err) = say(&cli, &["s3://media-in/42/clip.mov", "--output-prefix", "s3://media-out/42/"]);
+    assert_eq!(code, 0, "{err}");
+    let sealed = "select count(*) from euterpe.job_secrets where purpose = 'storage'";
+    assert_eq!(scene.db.one::<i64>(sealed).await, 2);
+}
+
+/// Each says what to do next, and repeats neither key nor credentials.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_cannot_be_says_why() {
+    let scene = Scene::new().await;
+    let clip = scene.file("in/my clip.mov");
+    let open = scene.root.path().join("open");
+    fs::write(&open, "eut_hunter2").unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    let (cli, open) = (|| scene.cli(), open.to_str().unwrap());
+    let stranger = ApiKey::generate();
+    let reader = add_key(&scene.db, "acme", &["transcode:read"]).await;
+    let stranger = cli().with("EUTERPE_API_KEY", stranger.expose().expose_str().unwrap());
+    let clip = clip.as_str();
+    for (cli, words, code, says) in [
+        (cli().without("EUTERPE_API_KEY"), vec![clip], 2, "`euterpe key add REQUESTER` makes one"),
+        (cli().with("EUTERPE_API_KEY", "eut_hunter2"), vec![clip], 2, "that is no API key"),
+        (cli(), vec![clip, "--key-file", open], 2, "run chmod 600 on it"),
+        (stranger, vec![clip], 2, "unauthorized: "),
+        (cli().with("EUTERPE_API_KEY", &reader), vec![clip], 4, "forbidden: "),
+        (cli(), vec!["https://media.example.com/clip.mov?X-Amz-Signature=hunter2"], 2, "--request"),
+        (cli(), vec!["/nowhere/clip.mov"], 2, "/nowhere/clip.mov: No such file"),
+        (cli(), vec!["/etc/hostname"], 2, "/source/uri must lie below the directory acme"),
+        (cli(), vec!["s3://in/clip.mov"], 2, "say where outputs go"),
+        (cli(), vec!["s3://in/a.mov", "--to", "/x"], 2, "AWS_ACCESS_KEY_ID is not set"),
+        (cli(), vec![clip, "--preset", "h264_4k"], 2, "expected one of `h264_480p`"),
+        (cli(), vec![clip, "--priority", "2000"], 2, "/priority must be"),
+        (cli().with("EUTERPE_API", "http://127.0.0.1:1"), vec![clip], 1, "is euterpe-api there?"),
+        (cli().with("EUTERPE_API", "ftp://127.0.0.1:1"), vec![clip], 2, "is no http:// or https:// url"),
+        (cli(), vec![], 2, "FILE|URL"),
+    ] {
+        let (met, out, err) = say(&cli, &words);
+        assert_eq!(met, code, "{words:?}: {err}");
+        assert!(err.contains(says), "{words:?}: {err}");
+        assert!(out.is_empty() && !err.contains("hunter2"), "{words:?}: {out}{err}");
+    }
+    assert_eq!(scene.db.one::<i64>("select count(*) from euterpe.inbox_jobs").await, 0);
+}
+
+/// Reads what a child says on stderr until a line is `wanted`.
+fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str) {
+    for line in lines {
+        let line = line.unwrap();
+        assert!(!line.starts_with("euterpe:"), "{line}");
+        if line == wanted {
+            return;
+        }
+    }
+    panic!("it ended, and never said {wanted}");
+}
+
+fn watching(cli: &Cli, job_id: JobId) -> (Child, impl Iterator<Item = std::io::Result<String>> + use<>) {
+    let mut child = cli
+        .command(&format!("watch {job_id}"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    (child, lines)
+}
+
+async fn step(scene: &Scene, pod: &WorkerId, claim: Claim, status: JobStatus) {
+    scene.db.store().advance_jobs(pod, &[(claim, status)]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_is_watched_from_the_line_to_its_outputs() {
+    let scene = Scene::new().await;
+    let (store, pod) = (scene.db.store(), worker("pod"));
+    let job_id = scene.accepted().await;
+    let (child, mut lines) = watching(&scene.cli(), job_id);
+    hear(&mut lines, "queued");
+    let claim = scene.db.claim_soon(&pod).await.claim;
+    step(&scene, &pod, claim, JobStatus::Fetching).await;
+    hear(&mut lines, "fetching");
+    step(&scene, &pod, claim, JobStatus::Processing).await;
+    hear(&mut lines, "processing");
+    let progress = json!({"percent": 42.5, "phase": "processing", "output": "720p", "speed": 1.93, "eta_seconds": 65.0,
+                          "updated_at": "2026-11-18T07:00:00Z"});
+    store.heartbeat_jobs(&pod, &[(claim, Some(progress))], None).await.unwrap();
+    hear(&mut lines, "processing 42 % 720p, 1.9x, 65 seconds left");
+    step(&scene, &pod, claim, JobStatus::Uploading).await;
+    let output = json!({"name": "720p", "uri": "s3://media-out/42/720p.mp4", "size_bytes": 1_048_576, "sha256": null,
+                        "container": "mp4", "duration_seconds": 1.0, "bitrate_kbps": 1, "video": null, "audio": null,
+                        "file_count": 1});
+    store.complete_jobs(&pod, &[(claim, None, json!([output]))]).await.unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let out = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{out}");
+    assert!(out.starts_with(&format!("{job_id} succeeded\n")), "{out}");
+    assert!(out.contains("720p    1.00 MiB  s3://media-out/42/720p.mp4"), "{out}");
+    let document = scene.cli().json(&format!("watch {job_id}"));
+    assert_eq!(document["status"], "succeeded");
+}
+
+/// Scripts branch on it: rests or given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_a_watched_job_ended_is_the_exit_code() {
+    let scene = Scene::new().await;
+    let (store, pod, cli) = (scene.db.store(), worker("pod"), scene.cli());
+    for (fault, code, next) in
+        [("media_unreadable", 5, "euterpe retry "), ("egress_blocked", 6, "euterpe dead redrive ")]
+    {
+        let job_id = scene.accepted().await;
+        let claim = scene.db.claim_soon(&pod).await.claim;
+        step(&scene, &pod, claim, JobStatus::Fetching).await;
+        let (child, mut lines) = watching(&cli, job_id);
+        hear(&mut lines, "fetching");
+        let met = JobFailure { code: fault.into(), ..JobFailure::default() };
+        store.fail_jobs(&pod, &[(claim, met)]).await.unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let out = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{out}");
+        assert!(out.contains(&format!(": {fault}: ")) && out.contains(&format!("{next}{job_id}")), "{out}");
+        let said = cli.say(&format!("watch {job_id} --json"));
+        let document: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!((said.code, &document["error"]["code"], said.err.as_str()), (code, &json!(fault), ""));
+    }
+    let nothing = JobId::new(&crate::support::requester("acme"));
+    let said = cli.say(&format!("watch {nothing}"));
+    assert_eq!((said.code, said.err.contains("not_found: ")), (3, true), "{}", said.err);
+}
+
+/// `script` gives it a terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_terminal_there_are_bars() {
+    let scene = Scene::new().await;
+    let (store, pod) = (scene.db.store(), worker("pod"));
+    let job_id = scene.accepted().await;
+    let claim = scene.db.claim_soon(&pod).await.claim;
+    step(&scene, &pod, claim, JobStatus::Fetching).await;
+    step(&scene, &pod, claim, JobStatus::Processing).await;
+    let progress = json!({"percent": 50.0, "phase": "processing", "updated_at": "2026-11-18T07:00:00Z"});
+    store.heartbeat_jobs(&pod, &[(claim, Some(progress))], None).await.unwrap();
+    let mut script = Command::new("script")
+        .args(["-qefc", &format!("{} watch {job_id}", env!("CARGO_BIN_EXE_euterpe")), "/dev/null"])
+        .env_clear()
+        .env("EUTERPE_API", &scene.api.url)
+        .env("EUTERPE_API_KEY", &scene.api.key)
+        .envs([("TERM", "xterm"), ("PATH", "/usr/bin:/bin"), ("COLUMNS", "80")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(script.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("50 %") {
+        assert_ne!(out.read_until(b'%', &mut seen).unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+    }
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(seen.contains(" processing ") && seen.contains("████"), "{seen}");
+    store.advance_jobs(&pod, &[(claim, JobStatus::Uploading)]).await.unwrap();
+    store.complete_jobs(&pod, &[(claim, None, json!([]))]).await.unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert!(rest.contains(" succeeded"), "{rest}");
+    assert!(script.wait().unwrap().success());
+}
+
+/// A job of acme's that was given up for `code`.
+async fn dead_letter(db: &TestDb, code: &str) -> JobId {
+    let pod = worker("pod");
+    let job = db.running(&pod, JobStatus::Fetching).await;
+    let met = JobFailure { code: code.into(), ..JobFailure::default() };
+    db.store().fail_jobs(&pod, &[(job.claim, met)]).await.unwrap();
+    job.claim.job_id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_are_listed_and_redriven_one_by_one_or_all_that_match() {
+    let db = TestDb::fresh().await;
+    let cli = Cli::new(&db);
+    assert_eq!(cli.say("dead list").out, "no dead letters\n");
+    let (first, second) =
+        (dead_letter(&db, "egress_blocked").await, dead_letter(&db, "decrypt_failed").await);
+    let listed = cli.json("dead list");
+    let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| &one["job_id"]).collect();
+    assert_eq!(ids, [&json!(second), &json!(first)], "newest first");
+    assert_eq!(cli.json("dead list --code egress_blocked --requester acme")[0]["job_id"], json!(first));
+    assert_eq!(cli.json("dead list --limit 1").as_array().unwrap().len(), 1);
+    assert!(cli.say("dead list").out.contains("decrypt_failed"));
+
+    // One of two has been redriven before: the other is, and the exit code says that not all were.
+    assert_eq!(cli.say(&format!("dead redrive {first} --why mended")).code, 0);
+    let said = cli.say(&format!("dead redrive {first} {second}"));
+    assert_eq!(said.code, 4, "{}{}", said.out, said.err);
+    assert!(said.out.contains(&format!("{first} is not: ")), "{}", said.out);
+    assert!(said.out.contains(&format!("{second} is redriven as ")), "{}", said.out);
+    assert_eq!(cli.say("dead list").out, "no dead letters\n");
+    assert_eq!(cli.say("dead redrive --all-matching").code, 2, "no filter at all");
+
+    for _ in 0..3 {
+        // Those that were redriven are in the line, too: any of them will do.
+        dead_letter(&db, "egress_blocked").await;
+    }
+    let all = "dead redrive --all-matching --code egress_blocked";
+    assert_eq!(cli.json(all), json!({"matching": 3, "done": 0, "refused": 0}));
+    assert!(cli.say(all).out.contains("--confirm 3"));
+    let said = cli.say(&format!("{all} --confirm 4"));
+    assert_eq!((said.code, said.err.contains("3 match, not 4")), (4, true), "{}", said.err);
+    assert_eq!(cli.json(&format!("{all} --confirm 3 --why mended"))["done"], 3);
+    assert_eq!(cli.say("dead list").out, "no dead letters\n");
+    let why = "select count(*) from euterpe.operator_log where why = 'mended'";
+    assert_eq!(db.one::<i64>(why).await, 4);
+    db.deliver_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_is_asked_whether_it_is_ready() {
+    let scene = Scene::new().await;
+    let cli = scene.cli();
+    assert_eq!(cli.json(&format!("health {}/readyz", scene.api.metrics_url))["is_ready"], true);
+    assert_eq!(cli.say(&format!("health {}/nothing", scene.api.metrics_url)).code, 1);
+    assert_eq!(cli.say("health http://127.0.0.1:1/readyz").code, 1);
+}
+
+/// Bash itself reads them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn completions_are_what_a_shell_understands() {
+    let euterpe = env!("CARGO_BIN_EXE_euterpe");
+    let script = format!(
+        "source <({euterpe} completions bash) && COMP_WORDS=(euterpe doc) COMP_CWORD=1 && _euterpe euterpe doc euterpe && \
+         echo ${{COMPREPLY[@]}}"
+    );
+    let bash = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "doctor", "{bash:?}");
+    for (shell, begins) in [("zsh", "#compdef euterpe"), ("fish", "# Print an optspec")] {
+        let said = Command::new(euterpe).args(["completions", shell]).output().unwrap();
+        let text = String::from_utf8(said.stdout).unwrap();
+        assert!(text.starts_with(begins) && text.contains("doctor"), "{shell}: {text}");
+    }
+}
