@@ -1,7 +1,6 @@
 # Two commands: make demo (see it work) and make test (see that it holds). `make help` lists the rest.
 
-.PHONY: help setup demo dev test test-pg18 test-receivers check mutants bench schema psql clean
-.PHONY: help setup demo test test-pg18 test-receivers check deny mutants bench schema psql clean
+.PHONY: help setup demo dev test test-pg18 test-receivers check deny mutants bench schema psql clean
 .DEFAULT_GOAL := help
 
 help: ## This list

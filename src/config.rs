@@ -241,18 +241,6 @@ pub fn webhook_limits(env: impl Fn(&str) -> Option<String>) -> Result<egress::Li
     Ok(egress::Limits { total: Duration::from_secs(total), ..usual })
 }
 
-/// `EUTERPE_WORK_DIR`: where sources and outputs are while a job is done; default `euterpe` below the system's own.
-pub fn work_dir(env: impl Fn(&str) -> Option<String>) -> PathBuf {
-    let temporary = || PathBuf::from(env("TMPDIR").unwrap_or_else(|| "/tmp".into())).join("euterpe");
-    env("EUTERPE_WORK_DIR").map_or_else(temporary, PathBuf::from)
-}
-
-/// The pace of the transcode worker.
-pub fn transcode_pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
-    let concurrency = setting(&env, "EUTERPE_TRANSCODE_CONCURRENCY", 2, 1..=64)?;
-    Ok(Pace { concurrency, batch: concurrency, ..pace(env)? })
-}
-
 /// What every lane has.
 fn pace(env: impl Fn(&str) -> Option<String>) -> Result<Pace, BadSetting> {
     let lease = setting(&env, "EUTERPE_LEASE_SECONDS", 60, 5..=3600)?;

@@ -1,7 +1,6 @@
 //! `euterpe`: the command line for people.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
@@ -25,11 +24,12 @@ struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// A clip is made and posted: progress, signed webhooks, timeline and outputs, on a private Postgres.
-    /// Twenty jobs, a worker killed in the middle, and the timeline of what happened. Needs nothing but Postgres.
     ///
     /// Example: euterpe demo
     Demo,
     /// A private Postgres, the API, both workers and a receiver, until Ctrl-C. Kept in .euterpe/.
+    ///
+    /// Example: euterpe dev, then in another terminal: . .euterpe/env
     Dev,
     /// psql on a private database with everything loaded and the short cuts of docs/psqlrc; it is kept in .euterpe/ and
     /// stops when you leave.
@@ -48,12 +48,6 @@ enum What {
     Completions {
         /// Which shell.
         shell: Shell,
-    },
-    #[command(hide = true)]
-    DemoWorker {
-        /// About how long each phase of a job takes.
-        #[arg(long, default_value_t = 150)]
-        phase_ms: u64,
     },
 }
 
