@@ -90,6 +90,7 @@ fn start(url: &str) -> Child {
         .env("EUTERPE_KEY_PEPPER", PEPPER)
         .env("EUTERPE_HTTP_LISTEN", LISTEN)
         .env("EUTERPE_METRICS_LISTEN", "127.0.0.1:0")
+        .env("EUTERPE_HTTP_CONNECTIONS_PER_IP", "1024") // all of them come from here
         .env("RUST_LOG", "warn")
         .stdin(Stdio::null())
         .spawn()

@@ -433,21 +433,19 @@ mod tests {
             "https://a.example:444",
             "https://[2606::1]:65535",
         ];
-        let rows: [(EgressPolicy, &[&[&str]], &[&[&str]]); 4] = [
-            (
-                with(false, usual()),
-                &[&always],
-                &[&added, &others, &["https://a.example:80", "https://a.example:8080"]],
-            ),
-            (with(true, usual()), &[&always, &over_http], &[&added, &others]),
-            (with(true, minio()), &[&always, &over_http, &added], &[&others]),
-            (with(true, EgressPorts::Any), &[&always, &over_http, &added, &others], &[]),
-        ];
-        for (policy, pass, refused) in rows {
-            for url in pass.iter().copied().flatten() {
+        let both = |one: &[&'static str], other: &[&'static str]| [one, other].concat();
+        let (over_either, not_over_https) =
+            (both(&always, &over_http), ["https://a.example:80", "https://a.example:8080"]);
+        for (policy, pass, refused) in [
+            (with(false, usual()), always.to_vec(), [&added[..], &others, &not_over_https].concat()),
+            (with(true, usual()), over_either.clone(), both(&added, &others)),
+            (with(true, minio()), both(&over_either, &added), others.to_vec()),
+            (with(true, EgressPorts::Any), [&over_either[..], &added, &others].concat(), Vec::new()),
+        ] {
+            for url in pass {
                 assert!(policy.check(url).is_ok(), "{url} {policy:?}");
             }
-            for url in refused.iter().copied().flatten() {
+            for url in refused {
                 assert_eq!(policy.check(url), Err(EgressFault::Port), "{url} {policy:?}");
             }
         }

@@ -114,8 +114,7 @@ impl Framing {
     fn step(&mut self, byte: u8) -> Result<Place, Ambiguity> {
         use Place as P;
         Ok(match (self.place, byte) {
-            (P::LineFeed(next), b'\n') => return self.after(next),
-            (P::LineFeed(_), _) => return Err(Ambiguity::LineEnd),
+            (P::LineFeed(next), b'\n') => self.after(next),
 
             (P::ChunkSize { digits, size }, _) => return chunk_size(digits, size, byte),
             (P::ChunkExtension(size), b'\r') => P::LineFeed(Next::ChunkOf(size)),
@@ -123,7 +122,7 @@ impl Framing {
             (P::ChunkEnd, _) | (P::ChunkExtension(_), b'\n') => return Err(Ambiguity::Chunk),
             (P::ChunkExtension(size), _) => P::ChunkExtension(size),
 
-            (_, b'\n') => return Err(Ambiguity::LineEnd),
+            (P::LineFeed(_), _) | (_, b'\n') => return Err(Ambiguity::LineEnd),
             (P::Before, b'\r') => P::LineFeed(Next::Before),
             (P::Before, _) => P::RequestLine,
             (P::RequestLine, b'\r') => P::LineFeed(Next::FirstHeader),
@@ -147,9 +146,9 @@ impl Framing {
     }
 
     /// After a line's end.
-    fn after(&mut self, next: Next) -> Result<Place, Ambiguity> {
+    fn after(&mut self, next: Next) -> Place {
         self.line.clear();
-        Ok(match next {
+        match next {
             Next::Before | Next::TrailersEnd => Place::Before,
             Next::FirstHeader => {
                 (self.length, self.is_chunked) = (None, false);
@@ -161,7 +160,7 @@ impl Framing {
             Next::Chunk => Place::ChunkSize { digits: 0, size: 0 },
             Next::ChunkOf(0) => Place::LineStart { trailers: true },
             Next::ChunkOf(size) => Place::ChunkData(size),
-        })
+        }
     }
 
     /// A whole header line: does it say where the body ends?
@@ -223,8 +222,8 @@ mod tests {
             assert_eq!(parts.place, whole.place, "split at {split}");
         }
         let mut drops = Framing::new();
-        let each = bytes.iter().enumerate();
-        let again = each.map(|(at, byte)| drops.read(&[*byte]).map_err(|(_, why)| (at, why))).collect();
+        let mut each = bytes.iter().enumerate();
+        let again = each.try_for_each(|(at, byte)| drops.read(&[*byte]).map_err(|(_, why)| (at, why)));
         assert_eq!(found, again, "byte by byte");
         (found, whole.place == Place::Before)
     }
