@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hyper::header::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 pub use answers::{ANSWERS, Row, classify};
@@ -142,6 +143,10 @@ impl JobStorage<'_> {
         content_type: &str,
         on_bytes: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<Published, StorageError> {
+        // `object_store` takes for granted what a header can hold.
+        if HeaderValue::from_str(content_type).is_err() {
+            return Err(StorageError::new(Cause::Refused, "the content type holds odd characters"));
+        }
         match (to, &self.spec.storage.output_prefix) {
             (Destination::Upload(name), _) => self.put_signed(file, name, content_type, on_bytes).await,
             (Destination::Below(path), Some(Place::S3 { bucket, key })) => {

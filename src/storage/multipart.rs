@@ -23,6 +23,8 @@ use super::{Carrier, Cause, JobStorage, Keys, StorageError};
 
 /// S3 knows no more parts than this; a larger file has larger ones.
 const MOST_PARTS: u64 = 10_000;
+/// The most that beginning takes: nobody may be waiting who would lose patience.
+const BEGIN: Duration = Duration::from_secs(60);
 /// An abort gets so long and so many tries; a lifecycle rule of the bucket takes what even that leaves behind.
 const ABORT: Duration = Duration::from_secs(20);
 const ABORT_TRIES: u32 = 4;
@@ -186,7 +188,11 @@ impl Carrier {
         self.tasks.spawn(async move {
             let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
             let begun = match carrier.client(&bucket, &keys) {
-                Ok(client) => client.create_multipart_opts(&path, options).await.map_err(error_of),
+                Ok(client) => {
+                    let begun = timeout(BEGIN, client.create_multipart_opts(&path, options)).await;
+                    let late = |_| StorageError::new(Cause::Timeout, "storage: no answer in time");
+                    begun.map_err(late).and_then(|begun| begun.map_err(error_of))
+                }
                 Err(error) => Err(error),
             };
             let (keys, finished) = (Mutex::new(keys), AtomicBool::new(false));

@@ -18,13 +18,14 @@ use object_store::client::{
 };
 use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, RetryConfig, StaticCredentialProvider};
+use tokio::time::timeout;
 use url::Url;
 
 use super::answers::{is_error, refusal};
 use super::download::Opened;
 use super::{Cause, Keys, StorageError};
 use crate::domain::transcode::StorageSpec;
-use crate::egress::{Arriving, Egress, Sending};
+use crate::egress::{Arriving, Egress, Sending, Streamed};
 
 /// More of an answer that is not an object is not read.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -174,11 +175,14 @@ impl Door {
         let (url, is_get) = (head.uri.to_string(), head.method == Method::GET);
         let sending = Sending { method: head.method, url: &url, headers: head.headers, body };
         let got = self.egress.stream(sending, self.idle).await?;
-        let body = if is_get && got.status.is_success() {
+        if !got.status.is_success() {
+            return Err(refused(got, self.idle).await);
+        }
+        let body = if is_get {
             HttpResponseBody::new(got.body.map_err(|failure| http_error(failure.into())))
         } else {
             let (body, end) = beginning(got.body).await;
-            if !got.status.is_success() || is_error(&body) {
+            if is_error(&body) {
                 return Err(refusal(got.status, &got.headers, &body));
             }
             end?;
@@ -191,8 +195,14 @@ impl Door {
     }
 }
 
-/// As much of an answer as is looked at, and how it ended: a status stands, whatever became of the words after it.
-pub(super) async fn beginning(mut body: Arriving) -> (Bytes, Result<(), StorageError>) {
+/// Why we were refused. The status stands, whatever becomes of the words after it.
+pub(super) async fn refused(got: Streamed, patience: Duration) -> StorageError {
+    let words = timeout(patience, beginning(got.body)).await.map(|(words, _)| words);
+    refusal(got.status, &got.headers, &words.unwrap_or_default())
+}
+
+/// As much of an answer as is looked at, and how it ended.
+async fn beginning(mut body: Arriving) -> (Bytes, Result<(), StorageError>) {
     let mut kept = BytesMut::new();
     while kept.len() < ANSWER_BYTES {
         match body.frame().await {

@@ -17,11 +17,10 @@ use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 use url::Url;
 
-use super::answers::refusal;
 use super::asking::Step;
 use super::download::Opened;
 use super::reading::Reading;
-use super::s3::beginning;
+use super::s3::refused;
 use super::{Cause, JobStorage, Keys, Published, StorageError};
 use crate::domain::origin;
 use crate::domain::transcode::Hidden;
@@ -56,7 +55,7 @@ impl JobStorage<'_> {
             StatusCode::PARTIAL_CONTENT => range(got.headers.get(CONTENT_RANGE)).ok_or_else(|| {
                 StorageError::new(Cause::Refused, "storage sent a part without saying which")
             })?,
-            status => return Err(refusal(status, &got.headers, &beginning(got.body).await.0)),
+            _ => return Err(refused(got, self.carrier.transfer.idle).await),
         };
         // A weak one says "much the same", which is not enough to join two halves.
         let etag = got.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
@@ -91,7 +90,7 @@ impl JobStorage<'_> {
                 }
             };
             if !got.status.is_success() {
-                return Err(refusal(got.status, &got.headers, &beginning(got.body).await.0));
+                return Err(refused(got, self.carrier.transfer.idle).await);
             }
             let url = Url::parse(url.expose()).ok();
             Ok(url.as_ref().map(origin).unwrap_or_default())
