@@ -289,6 +289,7 @@ fn modules_import_in_reading_direction() {
         ("store", &["domain", "authorities"]),
         ("worker", &["domain", "store"]),
         ("egress", &["domain", "authorities"]),
+        ("media", &["domain", "media"]),
         ("handler", &["domain", "crypto", "store", "worker", "egress", "handler"]),
         ("cli", &["domain", "crypto", "store", "config", "egress", "handler", "face"]),
         ("face", &["domain", "crypto", "store", "face", "telemetry"]),
