@@ -123,9 +123,9 @@ impl Stream {
         let (mut width, mut height) = (side(self.width), side(self.height));
         let aspect = self.sample_aspect_ratio.as_deref().and_then(|it| ratio(it, ':')).unwrap_or(1.0);
         if aspect > 1.0 {
-            height /= aspect
+            height /= aspect;
         } else {
-            width *= aspect
+            width *= aspect;
         }
         let turned = self.side_data_list.iter().find_map(|data| data.rotation).unwrap_or(0.0);
         if (turned.abs() % 180.0 - 90.0).abs() < 1.0 {

@@ -1,7 +1,7 @@
 //! Which ffmpeg this is and what it can do, and the ways in which it is called.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) async fn look(tools: &Tools, keeper: &Keeper) -> anyhow::Result<Found
     let dir = Arc::new(dir);
     std::fs::write(dir.input(), "").and_then(|()| std::fs::write(dir.path().join(BAIT), "bait"))?;
     let caps = Caps::default();
-    let ask = async |program: &PathBuf, arguments: &[&str]| {
+    let ask = async |program: &Path, arguments: &[&str]| {
         let arguments = arguments.iter().map(ToString::to_string).collect();
         let finished = answer(keeper, program, arguments, &dir, &caps).await;
         let finished = finished.with_context(|| format!("cannot run {}", program.display()))?;
@@ -53,7 +53,7 @@ pub(super) async fn look(tools: &Tools, keeper: &Keeper) -> anyhow::Result<Found
         }
         Ok(String::from_utf8_lossy(&finished.answer).into_owned())
     };
-    let level = Level::heard(&ask(&PathBuf::from(CANARY), &[]).await?);
+    let level = Level::heard(&ask(Path::new(CANARY), &[]).await?);
     let version = ask(&tools.ffmpeg, &["-version"]).await?;
     ask(&tools.ffprobe, &["-version"]).await?;
     let encoders = ask(&tools.ffmpeg, &["-hide_banner", "-encoders"]).await?;
@@ -63,14 +63,14 @@ pub(super) async fn look(tools: &Tools, keeper: &Keeper) -> anyhow::Result<Found
 /// Runs `program` for what it prints.
 pub(super) async fn answer(
     keeper: &Keeper,
-    program: &PathBuf,
+    program: &Path,
     arguments: Vec<String>,
     dir: &Arc<WorkDir>,
     caps: &Caps,
 ) -> Result<Finished, MediaError> {
     let caps = Caps { wall: caps.wall.min(ANSWER_WITHIN), ..*caps };
     let work =
-        Work { program: program.clone(), arguments, speaks: Speaks::Answer, dir: Arc::clone(dir), caps };
+        Work { program: program.to_owned(), arguments, speaks: Speaks::Answer, dir: Arc::clone(dir), caps };
     keeper.run(work, &|_| {}).await
 }
 

@@ -292,6 +292,7 @@ fn modules_import_in_reading_direction() {
         ("storage", &["domain", "egress"]),
         ("media", &["domain"]),
         ("handler", &["domain", "crypto", "store", "worker", "egress", "storage", "media", "handler"]),
+        ("media", &["domain", "media"]),
         ("handler", &["domain", "crypto", "store", "worker", "egress", "handler"]),
         ("cli", &["domain", "crypto", "store", "config", "egress", "handler", "face", "authorities", "cli"]),
         ("face", &["domain", "crypto", "store", "face", "telemetry"]),

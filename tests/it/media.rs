@@ -92,7 +92,7 @@ async fn every_preset_is_made_of_one_source() {
     let heard = Mutex::new(Vec::new());
     let set = studio
         .make_within(&clip(), asked.to_vec().into(), &Caps::default(), &|at| {
-            heard.lock().unwrap().push(at.percent)
+            heard.lock().unwrap().push(at.percent);
         })
         .await
         .unwrap();

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use euterpe::media::{Caps, WorkDir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::support::studio::{Studio, clip, media, outputs, tools};
 
@@ -127,7 +128,7 @@ async fn each_limit_has_its_code() {
         (slow_output(), Caps { memory_bytes: 20_000_000, ..caps }, "memory_limit"),
     ] {
         let dir = studio.dir(&long());
-        let error = studio.ffmpeg.make(&dir, &source, &outputs(asked), &caps, &|_| {}).await.unwrap_err();
+        let error = studio.ffmpeg.make(&dir, &source, &outputs(&asked), &caps, &|_| {}).await.unwrap_err();
         assert_eq!(error.code, code, "{error}");
         assert!(programs_in(dir.path()).is_empty(), "{code}: it was ended and reaped");
     }
@@ -139,12 +140,14 @@ async fn an_ffmpeg_that_stands_still_is_ended() {
     let caps = Caps { stall: Duration::from_secs(2), ..Caps::default() };
     let dir = studio.dir(&long());
     let source = studio.ffmpeg.inspect(&dir, &caps).await.unwrap();
-    let asked = outputs(slow_output());
+    let asked = outputs(&slow_output());
     let stop = async {
         let pid = Pid::from_raw(running(dir.path()).await).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
     };
-    let (made, ()) = tokio::join!(studio.ffmpeg.make(&dir, &source, &asked, &caps, &|_| {}), stop);
+    let making = studio.ffmpeg.make(&dir, &source, &asked, &caps, &|_| {});
+    let (made, ()) = tokio::join!(timeout(Duration::from_secs(20), making), stop);
+    let made = made.expect("it is not waited for");
     assert_eq!(made.unwrap_err().code, "encode_stalled");
     assert!(programs_in(dir.path()).is_empty());
 }
@@ -159,14 +162,14 @@ async fn who_stops_waiting_leaves_no_ffmpeg_and_no_directory() {
         async move {
             let caps = Caps::default();
             let source = studio.ffmpeg.inspect(&dir, &caps).await.unwrap();
-            studio.ffmpeg.make(&dir, &source, &outputs(slow_output()), &caps, &|_| {}).await.map(|_| ())
+            studio.ffmpeg.make(&dir, &source, &outputs(&slow_output()), &caps, &|_| {}).await.map(|_| ())
         }
     });
     let pid = running(&path).await;
     working.abort();
     assert!(working.await.unwrap_err().is_cancelled());
     assert!(path.exists(), "whoever stops it keeps its directory");
-    studio.ffmpeg.idle().await;
+    timeout(Duration::from_secs(15), studio.ffmpeg.idle()).await.expect("it is stopped, not waited for");
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "ended and reaped");
     assert!(!path.exists());
 }

@@ -93,9 +93,9 @@ impl Check<'_> {
         let playlist = playlist.ok_or_else(|| invalid("its playlist is not whole"))?;
         self.names_what_is_there(nth, rung, &playlist)?;
 
-        let sized = |file: &str| size_of(&self.dir.out().join(nth.to_string()).join(file));
-        let sizes = playlist.segments.iter().map(|it| sized(&it.file)).collect::<Result<Vec<_>, _>>()?;
-        let init_size = playlist.init.as_deref().map(sized).transpose()?.unwrap_or(0);
+        let size = |file: &str| size_of(&self.dir.out().join(nth.to_string()).join(file));
+        let sizes = playlist.segments.iter().map(|it| size(&it.file)).collect::<Result<Vec<_>, _>>()?;
+        let init_size = playlist.init.as_deref().map(size).transpose()?.unwrap_or(0);
         let (video, audio) = (rendition.video.as_ref(), rendition.audio.as_ref());
         self.is_as_long(chosen, video, audio, Some(playlist.seconds()))?;
         let first = self.segment(nth, &playlist, 0).await?;

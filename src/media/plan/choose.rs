@@ -109,15 +109,15 @@ pub(in crate::media) fn choose(
 ) -> Result<Vec<Chosen>, MediaError> {
     let of = |output: &OutputSpec| {
         let choice = Choice { source, encoders, clip: output.clip };
-        let what = choice.what(&output.media).map_err(|error| named(&output.name, error))?;
+        let what = choice.what(&output.media).map_err(|error| named(&output.name, &error))?;
         let clip = if matches!(what, What::Stills { .. }) { None } else { output.clip };
-        let seconds = choice.part().map_err(|error| named(&output.name, error))?.1;
+        let seconds = choice.part().map_err(|error| named(&output.name, &error))?.1;
         Ok(Chosen { name: output.name.clone(), target: output.target.clone(), clip, seconds, what })
     };
     outputs.iter().map(of).collect()
 }
 
-fn named(output: &str, error: MediaError) -> MediaError {
+fn named(output: &str, error: &MediaError) -> MediaError {
     MediaError::new(error.code, format!("output {output}: {}", error.message))
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ fn failure(status: ExitStatus, said: &Tail, speaks: Speaks, watch: &Watch) -> Op
 }
 
 /// `launcher --launch-in-cage … -- program …`, in the job's directory, with nothing of our environment.
-fn command(work: &Work, launcher: &PathBuf) -> Command {
+fn command(work: &Work, launcher: &Path) -> Command {
     let mut words: Vec<OsString> = launch_words(Limits::of(&work.caps), work.dir.path());
     words.push(work.program.clone().into());
     words.extend(work.arguments.iter().map(OsString::from));

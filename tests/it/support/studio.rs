@@ -71,7 +71,7 @@ impl Studio {
     ) -> Result<Set, MediaError> {
         let dir = self.dir(source);
         let found = self.ffmpeg.inspect(&dir, caps).await?;
-        let made = self.ffmpeg.make(&dir, &found, &outputs(asked), caps, on_progress).await?;
+        let made = self.ffmpeg.make(&dir, &found, &outputs(&asked), caps, on_progress).await?;
         Ok(Set { made, _dir: dir })
     }
 }
@@ -84,7 +84,7 @@ pub struct Set {
 }
 
 /// Outputs as a request asks for them, through everything that a request goes through.
-pub fn outputs(asked: Value) -> Vec<OutputSpec> {
+pub fn outputs(asked: &Value) -> Vec<OutputSpec> {
     let body = json!({
         "source": {"uri": "s3://media-in/a"},
         "storage": {"output_prefix": "s3://media-out/b",
