@@ -72,5 +72,6 @@ mod tls;
 mod transcoding;
 mod wake;
 mod webhook;
+mod whole_way;
 mod worker;
 mod worker_identity;

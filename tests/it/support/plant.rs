@@ -199,10 +199,10 @@ impl Pod {
         children_of(self.process.id())
     }
 
-    /// Kilobytes that it has in memory.
-    pub fn resident_kb(&self) -> u64 {
+    /// The most kilobytes that it ever had in memory.
+    pub fn peak_kb(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 }
