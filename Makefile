@@ -41,7 +41,7 @@ mutants: setup ## Break what each test guards and see the test fail
 	tests/mutants/run
 
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
-	cargo bench --bench queue --bench line --bench outbox --bench people --bench api --bench webhook
+	cargo bench --bench queue --bench line --bench outbox --bench people --bench api --bench webhook --bench transcode
 
 schema: setup ## Write docs/schema.sql, the surface file of this release and the help in docs/cli.md as they are now
 	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release cli_page::
