@@ -171,9 +171,10 @@ fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str)
     panic!("it ended, and never said {wanted}");
 }
 
+/// `timeout` ends what would go on for ever when something is broken.
 fn watching(cli: &Cli, job_id: JobId) -> (Child, impl Iterator<Item = std::io::Result<String>> + use<>) {
     let mut child = cli
-        .command(&format!("watch {job_id}"))
+        .within("60", &format!("watch {job_id}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -256,7 +257,11 @@ async fn on_a_terminal_there_are_bars() {
     let progress = json!({"percent": 50.0, "phase": "processing", "updated_at": "2026-11-18T07:00:00Z"});
     store.heartbeat_jobs(&pod, &[(claim, Some(progress))], None).await.unwrap();
     let mut script = Command::new("script")
-        .args(["-qefc", &format!("{} watch {job_id}", env!("CARGO_BIN_EXE_euterpe")), "/dev/null"])
+        .args([
+            "-qefc",
+            &format!("timeout --foreground 60 {} watch {job_id}", env!("CARGO_BIN_EXE_euterpe")),
+            "/dev/null",
+        ])
         .env_clear()
         .env("EUTERPE_API", &scene.api.url)
         .env("EUTERPE_API_KEY", &scene.api.key)

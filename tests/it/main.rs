@@ -12,6 +12,7 @@ mod circuits;
 mod cli;
 mod cli_page;
 mod commands;
+mod containers;
 mod crowd;
 mod crypto;
 mod cut_off;

@@ -25,7 +25,7 @@ const WELCOME: [(&str, &[&str]); 3] =
     [("hevc", &["libx265"]), ("vp9", &["libvpx-vp9"]), ("av1", &["libsvtav1", "libaom-av1"])];
 
 pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
-    let mut checks = vec![disk(&config::work_dir(context.env))];
+    let mut checks = vec![disk(&config::work_dir(context.env), ROOM_BYTES)];
     for program in ["ffmpeg", "ffprobe"] {
         checks.push(match said(program, "-version").await {
             Ok(text) => Check::good(program, text.lines().next().unwrap_or_default()),
@@ -41,10 +41,9 @@ pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
 }
 
 /// The directory itself, or the nearest one above it that exists: the worker makes the rest.
-fn disk(dir: &Path) -> Check {
+fn disk(dir: &Path, needed: u64) -> Check {
     const NAME: &str = "work directory";
-    let mend =
-        format!("make room or point EUTERPE_WORK_DIR elsewhere: {} are needed", HumanBytes(ROOM_BYTES));
+    let mend = format!("make room or point EUTERPE_WORK_DIR elsewhere: {} are needed", HumanBytes(needed));
     let Some(there) = dir.ancestors().find(|path| path.is_dir()) else {
         return Check::bad(NAME, format!("{} cannot be made", dir.display()), mend);
     };
@@ -55,7 +54,7 @@ fn disk(dir: &Path) -> Check {
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let says = format!("{}, {} free", dir.display(), HumanBytes(free));
-            if free >= ROOM_BYTES { Check::good(NAME, says) } else { Check::bad(NAME, says, mend) }
+            if free >= needed { Check::good(NAME, says) } else { Check::bad(NAME, says, mend) }
         }
         Err(error) => Check::bad(NAME, format!("{}: {error}", there.display()), mend),
     }
@@ -96,5 +95,18 @@ async fn said(program: &str, argument: &str) -> Result<String, String> {
         Ok(Ok(output)) => Err(format!("{program} {argument} ended with {}", output.status)),
         Ok(Err(error)) => Err(format!("cannot be started: {error}")),
         Err(_) => Err(format!("{program} {argument} did not end in {} s", PATIENCE.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_without_room_is_named_and_a_directory_may_still_have_to_be_made() {
+        let dir = std::env::temp_dir().join("not-yet/there");
+        assert!(disk(&dir, 1).is_ok);
+        let full = disk(&dir, u64::MAX);
+        assert!(!full.is_ok && full.says.contains("not-yet/there") && full.mend.contains("EUTERPE_WORK_DIR"));
     }
 }

@@ -47,6 +47,14 @@ impl Cli {
         command
     }
 
+    /// The same, ended after so many seconds.
+    pub fn within(&self, seconds: &str, words: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command.args([seconds, env!("CARGO_BIN_EXE_euterpe")]).args(words.split(' ')).env_clear();
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     pub fn say(&self, words: &str) -> Said {
         let Output { status, stdout, stderr } = self.command(words).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
