@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::Check;
 use crate::cli::Context;
 use crate::config;
+use crate::media::{Ffmpeg, Tools};
 
 /// A job's source and its outputs are on the disk at once, and contract §11 begins to count at 1 GB.
 const ROOM_BYTES: u64 = 3_000_000_000;
@@ -26,18 +27,39 @@ const WELCOME: [(&str, &[&str]); 3] =
 
 pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
     let mut checks = vec![disk(&config::work_dir(context.env), ROOM_BYTES)];
-    for program in ["ffmpeg", "ffprobe"] {
+    let tools = match config::tools(context.env, 1) {
+        Ok(tools) => tools,
+        Err(error) => {
+            checks.push(Check::bad("ffmpeg", error.to_string(), "set it right, or unset it"));
+            return checks;
+        }
+    };
+    for (name, program) in [("ffmpeg", &tools.ffmpeg), ("ffprobe", &tools.ffprobe)] {
         checks.push(match said(program, "-version").await {
-            Ok(text) => Check::good(program, text.lines().next().unwrap_or_default()),
-            Err(problem) => {
-                Check::bad(program, problem, "apt-get install ffmpeg, where euterpe-transcode runs")
-            }
+            Ok(text) => Check::good(name, text.lines().next().unwrap_or_default()),
+            Err(problem) => Check::bad(name, problem, "apt-get install ffmpeg, where euterpe-transcode runs"),
         });
     }
-    if checks.iter().any(|check| check.name == "ffmpeg" && check.is_ok) {
-        checks.push(encoders().await);
+    if checks.iter().all(|check| check.is_ok || check.name == "work directory") {
+        checks.push(encoders(&tools.ffmpeg).await);
+        checks.push(cage(tools).await);
     }
     checks
+}
+
+/// As the worker that lies beside this program would find it.
+async fn cage(tools: Tools) -> Check {
+    const NAME: &str = "cage";
+    let mend = "a kernel with Landlock (5.13, better 6.7) and seccomp, in a container that allows both";
+    let worker = std::env::current_exe().map(|here| here.with_file_name("euterpe-transcode"));
+    let Some(launcher) = worker.ok().filter(|worker| worker.is_file()) else {
+        return Check::bad(NAME, "not looked at: no euterpe-transcode beside this program", "install it here");
+    };
+    match timeout(PATIENCE, Ffmpeg::find(Tools { launcher, ..tools }, true)).await {
+        Ok(Ok(ffmpeg)) => Check::good(NAME, format!("ffmpeg is kept by {}", ffmpeg.cage())),
+        Ok(Err(error)) => Check::bad(NAME, format!("{error:#}"), mend),
+        Err(_) => Check::bad(NAME, format!("no answer in {} s", PATIENCE.as_secs()), mend),
+    }
 }
 
 /// The directory itself, or the nearest one above it that exists: the worker makes the rest.
@@ -60,9 +82,9 @@ fn disk(dir: &Path, needed: u64) -> Check {
     }
 }
 
-async fn encoders() -> Check {
+async fn encoders(ffmpeg: &Path) -> Check {
     const NAME: &str = "encoders";
-    let listed = match said("ffmpeg", "-encoders").await {
+    let listed = match said(ffmpeg, "-encoders").await {
         Ok(listed) => listed,
         Err(problem) => return Check::bad(NAME, problem, "install ffmpeg anew"),
     };
@@ -83,7 +105,8 @@ async fn encoders() -> Check {
 }
 
 /// What `program` says when it is asked, or why it says nothing.
-async fn said(program: &str, argument: &str) -> Result<String, String> {
+async fn said(program: &Path, argument: &str) -> Result<String, String> {
+    let name = program.display();
     let run = Command::new(program)
         .args(["-hide_banner", argument])
         .stdin(Stdio::null())
@@ -92,9 +115,9 @@ async fn said(program: &str, argument: &str) -> Result<String, String> {
         .output();
     match timeout(PATIENCE, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(Ok(output)) => Err(format!("{program} {argument} ended with {}", output.status)),
+        Ok(Ok(output)) => Err(format!("{name} {argument} ended with {}", output.status)),
         Ok(Err(error)) => Err(format!("cannot be started: {error}")),
-        Err(_) => Err(format!("{program} {argument} did not end in {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("{name} {argument} did not end in {} s", PATIENCE.as_secs())),
     }
 }
 
