@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::{Host, Url};
 
+use super::hear_out::HearOut;
 use super::{Egress, Failure};
 
 /// A name may have many addresses; a call has time for a few.
@@ -23,6 +24,7 @@ impl Egress {
     pub(super) async fn connect(&self, url: &Url, places: &[SocketAddr]) -> Result<Box<dyn Wire>, Failure> {
         let stream = self.reach(places).await?;
         let _ = stream.set_nodelay(true);
+        let stream = HearOut::new(stream);
         if url.scheme() != "https" {
             return Ok(Box::new(stream));
         }

@@ -15,6 +15,7 @@
 mod call;
 mod connect;
 mod failure;
+mod hear_out;
 mod resolve;
 mod retry_after;
 mod stream;

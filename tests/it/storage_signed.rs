@@ -7,6 +7,9 @@ use euterpe::domain::transcode::{JobSpec, Place};
 use euterpe::storage::{Cause, Destination, Doing, StorageError, Transfer};
 use futures_util::FutureExt;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::storage::{SMALL, fetch, noise, output, sha256, storage};
 use crate::support::hands::{Eye, Hands, credentials, keys, s3, spec, urls};
@@ -240,4 +243,28 @@ async fn an_upload_says_its_length_and_is_sent_again_whole() {
     hands.ours_for.store(9, Ordering::SeqCst);
     assert_eq!(job.publish(&file, &nobody, "image/jpeg", &|_| {}).await.unwrap_err().cause, Cause::Auth);
     assert_eq!(shelf.got().len(), 2);
+}
+
+/// Whoever refuses a large upload may not read it, and hangs up on what is still coming.
+#[tokio::test]
+async fn a_refusal_is_heard_although_the_upload_was_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/movie.mp4", listener.local_addr().unwrap());
+    let _server = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 512]).await;
+            let _ = stream.write_all(&answer(403, "content-length: 0", b"")).await;
+        }
+    }));
+    let hands = Hands::with(urls(None, Some(&url)));
+    let (storage, spec, acme) = (storage(SMALL, vec![]), signed(), requester("acme"));
+    let (_dir, file) = output(&noise(12 << 20));
+    for _ in 0..4 {
+        let job = storage.of(&spec, &acme, &hands);
+        let error =
+            job.publish(&file, &Destination::Upload("movie"), "video/mp4", &|_| {}).await.unwrap_err();
+        assert_eq!((error.cause, error.http_status), (Cause::Auth, Some(403)), "{error}");
+    }
+    assert_eq!(hands.renewals(), 4, "heard at once, each time");
 }
