@@ -2,27 +2,19 @@
 
 use std::error::Error;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::ext::on_informational;
-use hyper::header::{EXPECT, HeaderMap, HeaderValue};
+use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode};
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::call::request_for;
 use super::{Egress, Failure};
-
-/// A larger body is announced before it is sent.
-const ASK_FIRST: u64 = 1024 * 1024;
-/// For a server that does not know the question.
-const UNASKED: Duration = Duration::from_secs(1);
 
 /// What to send.
 pub struct Sending<'a, B> {
@@ -56,18 +48,9 @@ impl Egress {
         let url = self.policy.check(sending.url)?;
         let places = self.places(&url).await?;
         let wire = self.connect(&url, &places).await?;
-        let (moved, is_asked) = (Moved::default(), sending.body.size_hint().lower() > ASK_FIRST);
-        let mut headers = sending.headers;
-        if is_asked {
-            headers.insert(EXPECT, HeaderValue::from_static("100-continue"));
-        }
-        let welcome = is_asked.then(|| Arc::new(Welcome::default()));
-        let patience = welcome.as_ref().map(|_| Box::pin(sleep(UNASKED)));
-        let body = Departing { body: sending.body, moved: moved.clone(), welcome: welcome.clone(), patience };
-        let mut request = request_for(&url, sending.method, headers, body)?;
-        if let Some(welcome) = welcome {
-            on_informational(&mut request, move |_| welcome.say());
-        }
+        let moved = Moved::default();
+        let body = Departing { body: sending.body, moved: moved.clone() };
+        let request = request_for(&url, sending.method, sending.headers, body)?;
         let mut exchange = pin!(self.exchange(wire, request));
         let (response, connection) = loop {
             match timeout_at(moved.last() + idle, &mut exchange).await {
@@ -102,33 +85,10 @@ impl Moved {
     }
 }
 
-/// A store's 100 Continue. Whoever would refuse a large body says so before it is sent: one that is refused in the middle
-/// meets a closed connection, and its answer is lost with it.
-#[derive(Default)]
-struct Welcome {
-    is_said: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl Welcome {
-    fn say(&self) {
-        self.is_said.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.waker.register(cx.waker());
-        if self.is_said.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-/// A body that waits until it is welcome, and notes when it is asked for more.
+/// A body that notes when it is asked for more.
 struct Departing<B> {
     body: B,
     moved: Moved,
-    welcome: Option<Arc<Welcome>>,
-    /// Not every server says it.
-    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Departing<B> {
@@ -139,13 +99,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Departing<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(welcome) = self.welcome.clone() {
-            let is_late = self.patience.as_mut().is_some_and(|patience| patience.as_mut().poll(cx).is_ready());
-            if !is_late {
-                ready!(welcome.poll(cx));
-            }
-            (self.welcome, self.patience) = (None, None);
-        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.moved.now();
         Poll::Ready(frame)

@@ -56,6 +56,7 @@ async fn where_all_is_well_every_line_says_so() {
         "ffmpeg",
         "ffprobe",
         "encoders",
+        "cage",
     ] {
         assert!(lines.lines().any(|line| line.starts_with(&format!("✓ {name} "))), "{name}: {lines}");
     }
