@@ -68,7 +68,10 @@ async fn run(cluster: &Cluster, dir: &Path) {
             alone.push(bench.bare(&commands, dir));
         }
         let (whole, alone) = (median(whole), median(alone));
-        println!("{name:<14} job {whole:.2} s, bare ffmpeg and two copies {alone:.2} s: {:.2}", whole / alone);
+        println!(
+            "{name:<14} job {whole:.2} s, bare ffmpeg and two copies {alone:.2} s: {:.2}",
+            whole / alone
+        );
     }
     let (mut together, mut apart) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -80,7 +83,10 @@ async fn run(cluster: &Cluster, dir: &Path) {
         apart.push(seconds);
     }
     let (together, apart) = (median(together), median(apart));
-    println!("three outputs in one pass {together:.2} s, as three jobs {apart:.2} s: {:.2}", together / apart);
+    println!(
+        "three outputs in one pass {together:.2} s, as three jobs {apart:.2} s: {:.2}",
+        together / apart
+    );
     println!("memory of the worker at most: {} kB", peak_kb(bench.worker.id()));
     bench.worker.kill().unwrap();
     bench.worker.wait().unwrap();
@@ -161,17 +167,23 @@ fn look(
 ) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         while !over.load(Ordering::SeqCst) {
-            let children = fs::read_to_string(format!("/proc/{worker}/task/{worker}/children")).unwrap_or_default();
+            let children =
+                fs::read_to_string(format!("/proc/{worker}/task/{worker}/children")).unwrap_or_default();
             let threads = fs::read_dir(format!("/proc/{worker}/task")).into_iter().flatten().flatten();
             let all = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-            for pid in all.chain([children]).flat_map(|pids| {
-                pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-            }) {
+            for pid in all
+                .chain([children])
+                .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            {
                 let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                let words: Vec<_> =
-                    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+                let words: Vec<_> = line
+                    .split(|byte| *byte == 0)
+                    .map(|word| String::from_utf8_lossy(word).into_owned())
+                    .collect();
                 let words = words[..words.len().saturating_sub(1)].to_vec();
-                if words.first().is_some_and(|name| name.ends_with("ffmpeg")) && words.contains(&"-progress".into()) {
+                if words.first().is_some_and(|name| name.ends_with("ffmpeg"))
+                    && words.contains(&"-progress".into())
+                {
                     seen.lock().unwrap().insert(words);
                 }
             }

@@ -30,7 +30,9 @@ async fn run() -> anyhow::Result<()> {
     let (policy, http) =
         (config::policy(env)?, config::listen(env, "EUTERPE_HTTP_LISTEN", "127.0.0.1:8080")?);
     let (connections, limits) = (config::api_connections(env)?, config::http_limits(env)?);
-    let service = Service::start(env, "euterpe-api", Role::Api, "127.0.0.1:9464", connections, boot::nothing_more()).await?;
+    let service =
+        Service::start(env, "euterpe-api", Role::Api, "127.0.0.1:9464", connections, boot::nothing_more())
+            .await?;
 
     let listener = TcpListener::bind(http).await.context("cannot listen on EUTERPE_HTTP_LISTEN")?;
     tracing::info!(listen = %listener.local_addr()?, "serving");

@@ -42,7 +42,8 @@ async fn run() -> anyhow::Result<()> {
     let max_source_bytes = policy.max_source_bytes.unwrap_or(u64::MAX);
     let (caps, patience) = (config::caps(env)?, config::patience(env)?);
     // An answer may carry credentials and twenty signed urls.
-    let limits = egress::Limits { kept_bytes: 128 * 1024, read_bytes: 128 * 1024, ..egress::Limits::default() };
+    let limits =
+        egress::Limits { kept_bytes: 128 * 1024, read_bytes: 128 * 1024, ..egress::Limits::default() };
     let way_out = Arc::new(Egress::new(policy.egress.clone(), limits));
     let root = config::work_dir(env);
     let workshop = Workshop::open(&root, config::spare(env)?)
@@ -54,15 +55,18 @@ async fn run() -> anyhow::Result<()> {
     let connections = pace.concurrency.min(16) + 3;
     let about = about(&ffmpeg, &workshop);
     let service =
-        Service::start(env, "euterpe-transcode", Role::Transcode, "127.0.0.1:9466", connections, about).await?;
+        Service::start(env, "euterpe-transcode", Role::Transcode, "127.0.0.1:9466", connections, about)
+            .await?;
     tracing::info!(ffmpeg = ffmpeg.version(), cage = ffmpeg.cage(), work_dir = %root.display(), "ready to work");
 
     let (store, worker) = (service.store.clone(), service.worker.clone());
-    let storage = Arc::new(Storage::new(Arc::clone(&way_out), policy.file_roots.clone(), Transfer::default()));
+    let storage =
+        Arc::new(Storage::new(Arc::clone(&way_out), policy.file_roots.clone(), Transfer::default()));
     let refresher = Refresher::new(store.clone(), worker.clone(), keys, way_out, policy, patience);
     let queue = config::queue(env);
     let wakeup = service.wakeups.hear(&[queue.as_str()]);
-    let lane = Jobs { store, worker, queue, lease: pace.lease, gate: Some(Arc::<Workshop>::clone(&workshop)) };
+    let lane =
+        Jobs { store, worker, queue, lease: pace.lease, gate: Some(Arc::<Workshop>::clone(&workshop)) };
     let transcoder = Transcoder {
         refresher,
         storage: Arc::clone(&storage),

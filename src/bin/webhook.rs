@@ -30,9 +30,15 @@ async fn run() -> anyhow::Result<()> {
     let per_host = PerHost::of(config::webhooks_per_host(env)?, pace.concurrency);
     // One per delivery that is being read, and some for claims, beats and endings.
     let connections = pace.concurrency.min(16) + 3;
-    let service =
-        Service::start(env, "euterpe-webhook", Role::Webhook, "127.0.0.1:9465", connections, boot::nothing_more())
-            .await?;
+    let service = Service::start(
+        env,
+        "euterpe-webhook",
+        Role::Webhook,
+        "127.0.0.1:9465",
+        connections,
+        boot::nothing_more(),
+    )
+    .await?;
 
     let (store, worker) = (service.store.clone(), service.worker.clone());
     let lane = Events::new(store.clone(), worker.clone(), pace.lease, pace.concurrency);

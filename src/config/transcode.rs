@@ -60,7 +60,8 @@ pub fn caps(env: impl Fn(&str) -> Option<String>) -> Result<Caps, BadSetting> {
 /// Which ffmpeg: `EUTERPE_FFMPEG`, `EUTERPE_FFPROBE`, and how many threads it may have.
 pub fn tools(env: impl Fn(&str) -> Option<String>, concurrency: usize) -> Result<Tools, BadSetting> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let path = |name: &str, usual: &str| env(name).filter(|path| !path.is_empty()).unwrap_or_else(|| usual.into());
+    let path =
+        |name: &str, usual: &str| env(name).filter(|path| !path.is_empty()).unwrap_or_else(|| usual.into());
     let (ffmpeg, ffprobe) = (path("EUTERPE_FFMPEG", "ffmpeg"), path("EUTERPE_FFPROBE", "ffprobe"));
     Ok(Tools {
         // This very program, also when a newer one has taken its name meanwhile.

@@ -11,7 +11,7 @@ const PHASES: [&str; 3] = ["fetching", "processing", "uploading"];
 /// How far a job is, as one sees it.
 pub(super) struct Bars {
     all: MultiProgress,
-    bars: Vec<ProgressBar>,
+    phases: Vec<ProgressBar>,
     is_terminal: bool,
     last: Mutex<String>,
 }
@@ -22,10 +22,14 @@ impl Bars {
         let style = ProgressStyle::with_template("{prefix:>11} [{bar:40}] {pos:>3} % {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
-        let bars = PHASES.map(|phase| {
-            all.add(ProgressBar::new(100)).with_style(style.clone()).with_prefix(phase)
-        });
-        Self { all, bars: bars.into(), is_terminal: std::io::stderr().is_terminal(), last: Mutex::default() }
+        let phases =
+            PHASES.map(|phase| all.add(ProgressBar::new(100)).with_style(style.clone()).with_prefix(phase));
+        Self {
+            all,
+            phases: phases.into(),
+            is_terminal: std::io::stderr().is_terminal(),
+            last: Mutex::default(),
+        }
     }
 
     /// As a status document has it.
@@ -34,7 +38,7 @@ impl Bars {
         let status = document["status"].as_str().unwrap_or_default();
         let percent = document["progress"]["percent"].as_f64().unwrap_or_default() as u64;
         let now = PHASES.iter().position(|phase| *phase == status);
-        for (n, bar) in self.bars.iter().enumerate() {
+        for (n, bar) in self.phases.iter().enumerate() {
             match now {
                 Some(now) if n == now => bar.set_position(percent.min(100)),
                 Some(now) if n < now => bar.set_position(100),
@@ -43,7 +47,7 @@ impl Bars {
             }
         }
         if let (Some(now), Some(speed)) = (now, document["progress"]["speed"].as_f64()) {
-            self.bars[now].set_message(format!("{speed:.1}x"));
+            self.phases[now].set_message(format!("{speed:.1}x"));
         }
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if !self.is_terminal && *last != status {
@@ -58,7 +62,7 @@ impl Bars {
     }
 
     pub(super) fn done(&self) {
-        for bar in &self.bars {
+        for bar in &self.phases {
             bar.abandon();
         }
     }

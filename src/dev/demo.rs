@@ -73,7 +73,10 @@ async fn show(house: &mut House) -> anyhow::Result<()> {
         let word = |name: &str| output[name].as_str().unwrap_or_default();
         println!("  {:<6} {}", word("name"), word("uri").trim_start_matches("file://"));
     }
-    println!("\n{heard} webhooks arrived, each signature verified. Everything has been stopped; logs are in {}.", house.logs().display());
+    println!(
+        "\n{heard} webhooks arrived, each signature verified. Everything has been stopped; logs are in {}.",
+        house.logs().display()
+    );
     println!("Next: `make dev` keeps it all running, README.md has the first job with curl.");
     Ok(())
 }
@@ -149,7 +152,9 @@ async fn follow(
         }
         // Between two looks: whatever arrives.
         let until = Instant::now() + Duration::from_millis(200);
-        while let Ok(Some(event)) = timeout(until.saturating_duration_since(Instant::now()), webhooks.recv()).await {
+        while let Ok(Some(event)) =
+            timeout(until.saturating_duration_since(Instant::now()), webhooks.recv()).await
+        {
             let (verdict, event) = (event["verdict"].as_str().unwrap_or_default(), &event["event"]);
             let what = event["type"].as_str().unwrap_or_default();
             bars.say(&format!("webhook {} {what:<22} {verdict}", event["sequence"]));
@@ -169,11 +174,12 @@ fn is_final(status: &Value) -> bool {
 async fn timeline(house: &House, job_id: &str) -> anyhow::Result<()> {
     let query = format!(
         "select sequence as seq, to_char(at, 'HH24:MI:SS.MS') as time, step, claim_version as claim, worker_id as worker
-           from euterpe.job_timeline where job_id = '{job_id}' order by at, sequence"
+           from job_timeline where job_id = '{job_id}' order by at, sequence"
     );
     let told = Command::new(psql_program())
         .arg(house.database_url())
         .args(["-X", "-P", "footer=off", "-c", &query])
+        .env("PGOPTIONS", "-c search_path=euterpe")
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .status()

@@ -61,7 +61,9 @@ impl House {
         say(&format!("A private Postgres runs in {}.", database.display()));
         let report = migrate::migrate(&cluster.url("postgres").parse()?).await?;
         let (migrations, functions) = (report.migrations.len(), report.functions.len());
-        say(&format!("euterpe-migrate applied {migrations} migrations and loaded {functions} files of sql/."));
+        say(&format!(
+            "euterpe-migrate applied {migrations} migrations and loaded {functions} files of sql/."
+        ));
         make_logins(&cluster).await?;
 
         let api_url = format!("http://127.0.0.1:{api_port}");
@@ -83,7 +85,9 @@ impl House {
         let with_secret = [("EUTERPE_WEBHOOK_SECRET".to_owned(), secret)];
         house.start("receiver", "euterpe", &["--json", "listen", "--listen", &listen], &with_secret)?;
         house.wait_until_ready().await?;
-        say(&format!("The API serves {api_url}; a transcode worker, a webhook worker and a receiver are there."));
+        say(&format!(
+            "The API serves {api_url}; a transcode worker, a webhook worker and a receiver are there."
+        ));
         Ok(house)
     }
 
@@ -104,10 +108,10 @@ impl House {
         env.push(("EUTERPE_API_KEY".into(), fs::read_to_string(self.dir.join("api-key"))?.trim().into()));
         env.push(("MEDIA".into(), self.storage().display().to_string()));
         env.push(("WEBHOOK_URL".into(), self.webhook_url.clone()));
-        let lines: String = env.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let lines: Vec<_> = env.iter().map(|(name, value)| format!("export {name}='{value}'")).collect();
         let path = self.dir.join("env");
         let _ = fs::remove_file(&path);
-        write_private(&path, &lines)?;
+        write_private(&path, &(lines.join("\n") + "\n"))?;
         Ok(path)
     }
 
@@ -168,14 +172,13 @@ impl House {
         let secrets = ask(&env, &["secret", "show", REQUESTER]).await?;
         let secret = find(&secrets, "secret").context("`euterpe secret show` showed none")?;
         let kept = self.dir.join("api-key");
-        let key = match fs::read_to_string(&kept) {
-            Ok(key) => key.trim().to_owned(),
-            Err(_) => {
-                let made = ask(&env, &["key", "add", REQUESTER]).await?;
-                let key = find(&made, "key").context("`euterpe key add` showed none")?;
-                write_private(&kept, &key)?;
-                key
-            }
+        let key = if let Ok(key) = fs::read_to_string(&kept) {
+            key.trim().to_owned()
+        } else {
+            let made = ask(&env, &["key", "add", REQUESTER]).await?;
+            let key = find(&made, "key").context("`euterpe key add` showed none")?;
+            write_private(&kept, &key)?;
+            key
         };
         self.user.with_key(key);
         Ok(secret)
@@ -194,7 +197,11 @@ impl House {
                 return Ok(());
             }
             if Instant::now() >= end {
-                bail!("not ready after {} s; the logs are in {}", READY_WITHIN.as_secs(), self.logs().display());
+                bail!(
+                    "not ready after {} s; the logs are in {}",
+                    READY_WITHIN.as_secs(),
+                    self.logs().display()
+                );
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -274,7 +281,11 @@ async fn ask(env: &[(String, String)], arguments: &[&str]) -> anyhow::Result<Val
     let answered = command("euterpe", env)?.arg("--json").args(arguments).output().await?;
     if !answered.status.success() {
         let said = String::from_utf8_lossy(&answered.stderr);
-        bail!("`euterpe {}` failed: {said}{}", arguments.join(" "), String::from_utf8_lossy(&answered.stdout));
+        bail!(
+            "`euterpe {}` failed: {said}{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&answered.stdout)
+        );
     }
     Ok(serde_json::from_slice(&answered.stdout)?)
 }

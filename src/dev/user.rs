@@ -18,9 +18,8 @@ pub(super) struct User {
 impl User {
     /// Calls `url` by the same guard as everybody, with the same settings.
     pub(super) fn of(url: &str, settings: &[(String, String)]) -> anyhow::Result<Self> {
-        let env = |name: &str| {
-            settings.iter().find(|(setting, _)| setting == name).map(|(_, value)| value.clone())
-        };
+        let env =
+            |name: &str| settings.iter().find(|(setting, _)| setting == name).map(|(_, value)| value.clone());
         // A status document may be long, and wait= may be, too.
         let limits = Limits {
             total: std::time::Duration::from_secs(70),

@@ -23,6 +23,9 @@ pub struct Made {
     pub audio: Option<AudioFacts>,
 }
 
+/// The type of a playlist: what leads to other files, and is published after them.
+pub const PLAYLIST: &str = "application/vnd.apple.mpegurl";
+
 /// One file of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeFile {
@@ -87,7 +90,7 @@ pub(super) fn content_type(container: Container) -> &'static str {
         Container::Mp4 => "video/mp4",
         Container::Webm => "video/webm",
         Container::Mkv => "video/x-matroska",
-        Container::Hls => "application/vnd.apple.mpegurl",
+        Container::Hls => PLAYLIST,
         Container::M4a => "audio/mp4",
         Container::Mp3 => "audio/mpeg",
         Container::Ogg => "audio/ogg",

@@ -19,7 +19,7 @@ mod workdir;
 pub use cage::launch_if_asked;
 pub use caps::Caps;
 pub use ffmpeg::Ffmpeg;
-pub use made::{Made, MadeFile};
+pub use made::{Made, MadeFile, PLAYLIST};
 pub use process::NO_ROOM;
 pub use progress::EncodeProgress;
 pub use source::Source;

@@ -292,7 +292,21 @@ fn modules_import_in_reading_direction() {
         ("storage", &["domain", "egress"]),
         ("media", &["domain", "media"]),
         ("handler", &["domain", "crypto", "store", "worker", "egress", "storage", "media", "handler"]),
-        ("cli", &["domain", "crypto", "store", "config", "egress", "handler", "face", "media", "authorities", "cli"]),
+        (
+            "cli",
+            &[
+                "domain",
+                "crypto",
+                "store",
+                "config",
+                "egress",
+                "handler",
+                "face",
+                "media",
+                "authorities",
+                "cli",
+            ],
+        ),
         ("face", &["domain", "crypto", "store", "face", "telemetry"]),
         ("dev", &["domain", "store", "config", "egress"]),
     ];

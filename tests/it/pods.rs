@@ -86,9 +86,8 @@ async fn killed_while_uploading_another_finishes() {
 /// The ffmpeg that encodes for a job.
 async fn ffmpeg_of(plant: &Plant, pod: &Pod, job_id: &str) -> u32 {
     plant.until(job_id, |status| status["status"] == "processing").await;
-    let is_ffmpeg = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "ffmpeg")
-    };
+    let is_ffmpeg =
+        |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "ffmpeg");
     eventually("it encodes", || pod.children().iter().any(is_ffmpeg)).await;
     pod.children().into_iter().find(is_ffmpeg).unwrap()
 }
@@ -140,7 +139,11 @@ async fn a_cancelled_job_is_stopped_at_the_next_heartbeat() {
 async fn told_to_stop_a_worker_hands_back_what_it_cannot_finish() {
     let plant = Plant::new().await;
     long_clip(&plant.files().join("clip.mp4"), 1800);
-    let settings = [("EUTERPE_DRAIN_SECONDS", "0"), ("EUTERPE_TRANSCODE_CONCURRENCY", "1"), ("EUTERPE_FFMPEG_THREADS", "1")];
+    let settings = [
+        ("EUTERPE_DRAIN_SECONDS", "0"),
+        ("EUTERPE_TRANSCODE_CONCURRENCY", "1"),
+        ("EUTERPE_FFMPEG_THREADS", "1"),
+    ];
     let mut pod = plant.pod("pod-1", &settings).await;
     let request = plant.local("clip.mp4", &json!([{"name": "a", "path": "a.mp4", "preset": "h264_480p"}]));
     let (job_id, next) = (plant.post(&request).await, plant.post(&request).await);
@@ -150,10 +153,17 @@ async fn told_to_stop_a_worker_hands_back_what_it_cannot_finish() {
     assert!(!is_alive(ffmpeg), "ffmpeg ended before its worker");
     let status = plant.status(&job_id).await;
     assert_eq!((&status["status"], &status["attempt_count"]), (&json!("queued"), &json!(0)), "{status:#}");
-    let reason = format!("select reason from euterpe.job_timeline where job_id = '{job_id}' and reason is not null");
+    let reason =
+        format!("select reason from euterpe.job_timeline where job_id = '{job_id}' and reason is not null");
     assert_eq!(plant.db.one::<String>(&reason).await, "worker_shutdown");
     assert_eq!(plant.story(&next).await, ["queued"], "never begun");
-    assert_eq!(fs::read_dir(plant.work_dir()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count(), 0);
+    assert_eq!(
+        fs::read_dir(plant.work_dir())
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count(),
+        0
+    );
 }
 
 /// And what can be finished within the drain is finished.

@@ -108,7 +108,13 @@ fn the_demo_shows_everything_and_leaves_only_its_outputs() {
         said
     };
     assert!(wait(&mut demo).success(), "{output}");
-    for shown in ["202 {", "transcode.succeeded    verified", "\"status\": \"succeeded\"", "uploading -> succeeded", "480p.mp4"] {
+    for shown in [
+        "202 {",
+        "transcode.succeeded    verified",
+        "\"status\": \"succeeded\"",
+        "uploading -> succeeded",
+        "480p.mp4",
+    ] {
         assert!(output.contains(shown), "no {shown:?} in\n{output}");
     }
     assert!(dir.path().join(".euterpe/demo/storage/demo/outputs/hls/index.m3u8").is_file());

@@ -280,7 +280,10 @@ fn the_page_shows_the_verifiers_as_they_are() {
         assert!(page.contains(text.trim()), "docs/webhooks.md shows docs/receivers/{file} otherwise");
     }
     let python = std::fs::read_to_string("docs/receivers/verify.py").unwrap();
-    assert!(std::fs::read_to_string("README.md").unwrap().contains(python.trim()), "README.md shows it otherwise");
+    assert!(
+        std::fs::read_to_string("README.md").unwrap().contains(python.trim()),
+        "README.md shows it otherwise"
+    );
 }
 
 /// `euterpe listen` on a free port, told to stop after `count`; its address.

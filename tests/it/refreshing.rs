@@ -17,7 +17,8 @@ use crate::support::seaweed::{self, Seaweed};
 use crate::support::shelf::{Says, Shelf};
 
 /// Nobody waits long here.
-const QUICK: [(&str, &str); 2] = [("EUTERPE_REFRESH_WAIT_SECONDS", "1"), ("EUTERPE_REFRESH_REST_SECONDS", "1")];
+const QUICK: [(&str, &str); 2] =
+    [("EUTERPE_REFRESH_WAIT_SECONDS", "1"), ("EUTERPE_REFRESH_REST_SECONDS", "1")];
 
 fn clip(plant: &Plant) -> Vec<u8> {
     let path = plant.files().join("clip.mp4");
@@ -41,12 +42,16 @@ async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
     let (plant, weed) = (Plant::new().await, Seaweed::shared().await);
     weed.put("case1/clip.mp4", &clip(&plant)).await;
     let owner = Owner::start(plant.secret.clone(), |_| {
-        async { (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string()) }.boxed()
+        async {
+            (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string())
+        }
+        .boxed()
     })
     .await;
     let keys = weed.assume_role().await;
     let short_lived = written(&keys);
-    let mut request = in_bucket(&weed.endpoint, seaweed::BUCKET, "case1/clip.mp4", "out/job1/case1/", &short_lived);
+    let mut request =
+        in_bucket(&weed.endpoint, seaweed::BUCKET, "case1/clip.mp4", "out/job1/case1/", &short_lived);
     request["refresh_url"] = json!(owner.refresh_url);
     let job_id = plant.post(&request).await;
     // Their clock, not ours.
@@ -58,8 +63,14 @@ async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
     let asked = owner.asked();
     assert_eq!(asked.len(), 1, "{asked:#?}");
     assert_eq!(asked[0]["type"], "credentials.refresh_required");
-    assert_eq!((&asked[0]["data"]["job_id"], &asked[0]["data"]["credential_version"]), (&json!(job_id), &json!(1)));
-    assert_eq!((&asked[0]["data"]["phase"], &asked[0]["data"]["http_status"]), (&json!("fetching"), &json!(403)));
+    assert_eq!(
+        (&asked[0]["data"]["job_id"], &asked[0]["data"]["credential_version"]),
+        (&json!(job_id), &json!(1))
+    );
+    assert_eq!(
+        (&asked[0]["data"]["phase"], &asked[0]["data"]["http_status"]),
+        (&json!("fetching"), &json!(403))
+    );
     assert!(weed.get("out/job1/case1/a.m4a").await.is_some());
 }
 
@@ -90,7 +101,11 @@ async fn a_requester_may_put_new_credentials_instead_of_answering_them() {
     request["refresh_url"] = json!(owner.refresh_url);
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant.run(&request).await;
-    assert_eq!((&status["status"], &status["credential_version"]), (&json!("succeeded"), &json!(2)), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["credential_version"]),
+        (&json!("succeeded"), &json!(2)),
+        "{status:#}"
+    );
     assert_eq!(owner.asked().len(), 1);
 }
 
@@ -107,7 +122,11 @@ async fn a_job_without_credentials_begins_with_the_refresh_call() {
     request["refresh_url"] = json!(owner.refresh_url);
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant.run(&request).await;
-    assert_eq!((&status["status"], &status["credential_version"]), (&json!("succeeded"), &json!(1)), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["credential_version"]),
+        (&json!("succeeded"), &json!(1)),
+        "{status:#}"
+    );
 }
 
 /// Case 2: yes, and nothing follows. Its own counter, no attempt; three in a row, and it is over.
@@ -115,7 +134,9 @@ async fn a_job_without_credentials_begins_with_the_refresh_call() {
 async fn credentials_that_never_come_end_the_job_without_costing_an_attempt() {
     let (plant, s3) = (Plant::new().await, S3::start().await);
     s3.put("in/clip.mp4", &clip(&plant));
-    let owner = Owner::start(plant.secret.clone(), |_| async { (200, json!({"ok": true}).to_string()) }.boxed()).await;
+    let owner =
+        Owner::start(plant.secret.clone(), |_| async { (200, json!({"ok": true}).to_string()) }.boxed())
+            .await;
     let wrong = json!({"access_key_id": "AKNOBODY", "secret_access_key": "nothing"});
     let mut request = in_bucket(&s3.endpoint, s3s::BUCKET, "in/clip.mp4", "out/", &wrong);
     request["refresh_url"] = json!(owner.refresh_url);
@@ -151,7 +172,11 @@ async fn credentials_that_expire_in_mid_upload_are_refreshed_and_the_upload_goes
     s3.refuse("UploadPart", [refusal(400, "ExpiredToken")]);
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant.run(&request).await;
-    assert_eq!((&status["status"], &status["credential_version"]), (&json!("succeeded"), &json!(2)), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["credential_version"]),
+        (&json!("succeeded"), &json!(2)),
+        "{status:#}"
+    );
     assert_eq!(owner.asked()[0]["data"]["phase"], "uploading");
     assert_eq!(s3.asked("CreateMultipartUpload"), 1, "the same upload");
     let stored = s3.get("out/a.flac").unwrap();
@@ -165,7 +190,10 @@ async fn an_output_outside_what_the_credentials_may_write_ends_the_job() {
     let (plant, weed) = (Plant::new().await, Seaweed::shared().await);
     weed.put("case4/clip.mp4", &clip(&plant)).await;
     let owner = Owner::start(plant.secret.clone(), |_| {
-        async { (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string()) }.boxed()
+        async {
+            (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string())
+        }
+        .boxed()
     })
     .await;
     let fresh = written(&weed.assume_role().await);
@@ -211,7 +239,11 @@ async fn signed_urls_that_expired_are_signed_anew() {
     weed.until_url_expired(request["source"]["uri"].as_str().unwrap()).await;
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant.ended(&job_id).await;
-    assert_eq!((&status["status"], &status["credential_version"]), (&json!("succeeded"), &json!(2)), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["credential_version"]),
+        (&json!("succeeded"), &json!(2)),
+        "{status:#}"
+    );
     assert_eq!(status["outputs"][0]["uri"], weed.endpoint, "of a signed url only the origin is told");
     assert!(weed.get("case5/a.m4a").await.is_some());
 }
@@ -283,12 +315,18 @@ async fn what_a_store_answers_decides_what_becomes_of_the_job() {
         request["refresh_url"] = json!(owner.refresh_url);
         let job_id = plant.post(&request).await;
         let found = plant
-            .until(&job_id, |found| found["status"] == status && (status != "queued" || !found["error"].is_null()))
+            .until(&job_id, |found| {
+                found["status"] == status && (status != "queued" || !found["error"].is_null())
+            })
             .await;
         assert_eq!(found["credential_version"], version, "{answer:?} {found:#}");
         if !code.is_empty() {
             let error = &found["error"];
-            assert_eq!((&error["code"], &error["http_status"]), (&json!(code), &json!(answer.status)), "{found:#}");
+            assert_eq!(
+                (&error["code"], &error["http_status"]),
+                (&json!(code), &json!(answer.status)),
+                "{found:#}"
+            );
             assert_eq!(error["provider_code"], answer.code);
         }
         if status == "queued" {
@@ -302,10 +340,9 @@ async fn what_a_store_answers_decides_what_becomes_of_the_job() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_ends_early_is_no_source() {
     let plant = Plant::new().await;
-    let shelf = Shelf::start(|_, _| {
-        Says::This(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nonly this".to_vec())
-    })
-    .await;
+    let shelf =
+        Shelf::start(|_, _| Says::This(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nonly this".to_vec()))
+            .await;
     let _pod = plant.pod("pod-1", &QUICK).await;
     let status = plant
         .run(&json!({
@@ -313,6 +350,10 @@ async fn a_source_that_ends_early_is_no_source() {
             "outputs": [{"name": "a", "upload_url": format!("http://{}/a?sig=2", shelf.address), "preset": "aac_128k"}],
         }))
         .await;
-    assert_eq!((&status["status"], &status["error"]["code"]), (&json!("failed"), &json!("source_truncated")), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["error"]["code"]),
+        (&json!("failed"), &json!("source_truncated")),
+        "{status:#}"
+    );
     assert_eq!(status["attempt_count"], 2);
 }

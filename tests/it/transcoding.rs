@@ -74,7 +74,11 @@ async fn each_trouble_has_its_code_and_leaves_nothing_behind() {
         let mut request = plant.local(source, &mp4);
         request["source"]["sha256"] = json!(sha256);
         let status = plant.run(&request).await;
-        assert_eq!((&status["status"], &status["error"]["code"]), (&json!("failed"), &json!(code)), "{status:#}");
+        assert_eq!(
+            (&status["status"], &status["error"]["code"]),
+            (&json!("failed"), &json!(code)),
+            "{status:#}"
+        );
     }
     // A link leads who knows where.
     let status = plant.run(&plant.local("link.mp4", &mp4)).await;
@@ -95,7 +99,11 @@ async fn an_output_beyond_its_cap_is_stopped_and_nothing_of_it_is_published() {
         {"name": "a", "path": "a.mp4", "container": "mp4", "video": {"codec": "h264", "bitrate_kbps": 8000}}
     ]);
     let status = plant.run(&plant.local("clip.mp4", &outputs)).await;
-    assert_eq!((&status["status"], &status["error"]["code"]), (&json!("failed"), &json!("output_too_large")), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["error"]["code"]),
+        (&json!("failed"), &json!("output_too_large")),
+        "{status:#}"
+    );
     assert!(!plant.files().join("out/a.mp4").exists());
 }
 
@@ -149,7 +157,8 @@ async fn a_worker_without_room_does_not_claim() {
     assert_eq!(status["status"], "succeeded", "{status:#}");
     let workers = "select count(distinct worker_id) from euterpe.job_timeline where worker_id like 'pod-%'";
     assert_eq!(plant.db.one::<i64>(workers).await, 1);
-    let detail = "select detail ->> 'no_room' like 'low disk%' from euterpe.workers where worker_id like 'pod-full#%'";
+    let detail =
+        "select detail ->> 'no_room' like 'low disk%' from euterpe.workers where worker_id like 'pod-full#%'";
     assert!(plant.db.one::<bool>(detail).await);
 }
 
@@ -159,11 +168,16 @@ async fn a_job_ends_when_its_timeout_is_over() {
     let plant = Plant::new().await;
     long_clip(&plant.files().join("clip.mp4"), 1800);
     let pod = plant.pod("pod-1", &[("EUTERPE_FFMPEG_THREADS", "1")]).await;
-    let mut request = plant.local("clip.mp4", &json!([{"name": "a", "path": "a.mp4", "preset": "h264_480p"}]));
+    let mut request =
+        plant.local("clip.mp4", &json!([{"name": "a", "path": "a.mp4", "preset": "h264_480p"}]));
     request["timeout_seconds"] = json!(10);
     request["max_attempts"] = json!(1);
     let status = plant.run(&request).await;
-    assert_eq!((&status["status"], &status["error"]["code"]), (&json!("dead_letter"), &json!("encode_timeout")), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["error"]["code"]),
+        (&json!("dead_letter"), &json!("encode_timeout")),
+        "{status:#}"
+    );
     eventually("no ffmpeg is left", || pod.children().is_empty()).await;
     eventually("its directory is gone", || plant.attempts().is_empty()).await;
 }

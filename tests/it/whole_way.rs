@@ -166,7 +166,11 @@ async fn no_secret_of_a_job_shows_in_processes_files_or_logs() {
         .await;
     over.store(true, Ordering::SeqCst);
     looker.join().unwrap();
-    assert_eq!((&status["status"], &status["credential_version"]), (&json!("succeeded"), &json!(2)), "{status:#}");
+    assert_eq!(
+        (&status["status"], &status["credential_version"]),
+        (&json!("succeeded"), &json!(2)),
+        "{status:#}"
+    );
 
     let seen = seen.lock().unwrap();
     let log = pod.said();
@@ -176,7 +180,8 @@ async fn no_secret_of_a_job_shows_in_processes_files_or_logs() {
     assert!(log.contains("job advances"), "{log}");
     for mark in ["EUTMARK", s3s::SECRET, &plant.secret.expose().to_string()[6..]] {
         assert!(!seen.processes.iter().any(|seen| has(seen, mark)), "{mark} in a process");
-        let found: Vec<_> = seen.files.iter().filter(|(_, bytes)| has(bytes, mark)).map(|(name, _)| name).collect();
+        let found: Vec<_> =
+            seen.files.iter().filter(|(_, bytes)| has(bytes, mark)).map(|(name, _)| name).collect();
         assert!(found.is_empty(), "{mark} in {found:?}");
         assert!(!log.contains(mark), "{mark} in the log");
         assert!(!status.to_string().contains(mark), "{mark} in the status");
@@ -241,7 +246,8 @@ async fn every_event_of_real_jobs_reaches_a_receiver_that_restarts() {
     let _pod = plant.pod("pod-1", &[]).await;
     let mut jobs = Vec::new();
     for n in 0..4 {
-        let mut request = plant.local("clip.mp4", &json!([{"name": "a", "path": format!("{n}.flac"), "preset": "flac"}]));
+        let mut request =
+            plant.local("clip.mp4", &json!([{"name": "a", "path": format!("{n}.flac"), "preset": "flac"}]));
         request["status_webhook_url"] = json!(format!("http://127.0.0.1:{port}/hooks"));
         jobs.push(plant.post(&request).await);
     }

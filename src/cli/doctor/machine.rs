@@ -40,8 +40,12 @@ pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
             Err(problem) => Check::bad(name, problem, "apt-get install ffmpeg, where euterpe-transcode runs"),
         });
     }
-    if checks.iter().all(|check| check.is_ok || check.name == "work directory") {
+    let is_fine = |name: &str| checks.iter().any(|check| check.name == name && check.is_ok);
+    let (has_ffmpeg, has_ffprobe) = (is_fine("ffmpeg"), is_fine("ffprobe"));
+    if has_ffmpeg {
         checks.push(encoders(&tools.ffmpeg).await);
+    }
+    if has_ffmpeg && has_ffprobe {
         checks.push(cage(tools).await);
     }
     checks
@@ -53,7 +57,11 @@ async fn cage(tools: Tools) -> Check {
     let mend = "a kernel with Landlock (5.13, better 6.7) and seccomp, in a container that allows both";
     let worker = std::env::current_exe().map(|here| here.with_file_name("euterpe-transcode"));
     let Some(launcher) = worker.ok().filter(|worker| worker.is_file()) else {
-        return Check::bad(NAME, "not looked at: no euterpe-transcode beside this program", "install it here");
+        return Check::bad(
+            NAME,
+            "not looked at: no euterpe-transcode beside this program",
+            "install it here",
+        );
     };
     match timeout(PATIENCE, Ffmpeg::find(Tools { launcher, ..tools }, true)).await {
         Ok(Ok(ffmpeg)) => Check::good(NAME, format!("ffmpeg is kept by {}", ffmpeg.cage())),

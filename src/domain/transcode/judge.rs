@@ -160,7 +160,8 @@ impl Judge<'_> {
         for (path, n) in &paths {
             let owner = paths.iter().find(|(other, m)| *m != n && makes_also(other, path));
             if let Some((_, owner)) = owner {
-                let message = format!("must differ from the names that /outputs/{owner} makes of its own path");
+                let message =
+                    format!("must differ from the names that /outputs/{owner} makes of its own path");
                 self.faults.add(&format!("/outputs/{n}/path"), message);
             }
         }

@@ -24,7 +24,9 @@ impl JobSpec {
     #[must_use]
     pub fn needs_keys(&self) -> bool {
         let is_s3 = |place: &Place| matches!(place, Place::S3 { .. });
-        is_s3(&self.source.place) || self.storage.output_prefix.as_ref().is_some_and(is_s3) || self.is_signed()
+        is_s3(&self.source.place)
+            || self.storage.output_prefix.as_ref().is_some_and(is_s3)
+            || self.is_signed()
     }
 
     fn is_signed(&self) -> bool {

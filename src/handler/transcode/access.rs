@@ -182,8 +182,9 @@ impl Stored {
         let Some(sealed) = &self.storage else { return Ok(None) };
         let version = sealed.credential_version;
         let binding = Binding::storage(JobId(sealed.bound_to), requester, version);
-        let opened = opener.open(&binding, sealed.parts())?;
-        let secret = opened.expose_str().and_then(|text| StorageSecret::read(text).ok()).ok_or_else(unreadable)?;
+        let plain = opener.open(&binding, sealed.parts())?;
+        let secret =
+            plain.expose_str().and_then(|text| StorageSecret::read(text).ok()).ok_or_else(unreadable)?;
         Ok(Some(Keys { version, secret: Arc::new(secret) }))
     }
 }

@@ -48,7 +48,9 @@ impl Stop {
                 message: error.message.clone(),
                 http_status: error.http_status,
                 provider_code: error.provider_code.clone(),
-                retry_after_seconds: error.retry_after.map(|wait| i32::try_from(wait.as_secs()).unwrap_or(i32::MAX)),
+                retry_after_seconds: error
+                    .retry_after
+                    .map(|wait| i32::try_from(wait.as_secs()).unwrap_or(i32::MAX)),
                 ..JobFailure::default()
             })),
         }

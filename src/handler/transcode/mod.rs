@@ -140,8 +140,10 @@ impl Arrival for Arriving<'_> {
         let bytes = size_bytes.unwrap_or(0).saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_AT_LEAST);
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected.1 = None; // what was promised before is given back first
-        let promise = self.shop.promise(bytes).map_err(|error| StorageError::new(Cause::Local, error.to_string()))?;
-        let promise = promise.ok_or_else(|| StorageError::new(Cause::NoRoom, "no room for the source here"))?;
+        let promise =
+            self.shop.promise(bytes).map_err(|error| StorageError::new(Cause::Local, error.to_string()))?;
+        let promise =
+            promise.ok_or_else(|| StorageError::new(Cause::NoRoom, "no room for the source here"))?;
         *expected = (size_bytes, Some(promise));
         Ok(())
     }

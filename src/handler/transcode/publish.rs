@@ -6,9 +6,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::ending::Stop;
 use super::phase::Phase;
-use crate::domain::transcode::{JobSpec, OutputFacts, OutputLayout, OutputSpec, Place, Target};
 use crate::domain::Claim;
-use crate::media::{Made, MadeFile};
+use crate::domain::transcode::{JobSpec, OutputFacts, OutputLayout, OutputSpec, Place, Target};
+use crate::media::{Made, MadeFile, PLAYLIST};
 use crate::storage::{Destination, Doing, JobStorage, Published};
 
 /// Files of one output that are on their way at once.
@@ -35,16 +35,21 @@ impl Outgoing<'_> {
         Ok(facts)
     }
 
-    async fn one(&self, output: &OutputSpec, made: &Made, (gone, total): (u64, u64)) -> Result<OutputFacts, Stop> {
+    async fn one(
+        &self,
+        output: &OutputSpec,
+        made: &Made,
+        (gone, total): (u64, u64),
+    ) -> Result<OutputFacts, Stop> {
         let sent = AtomicU64::new(gone);
-        let send = |file: MadeFile| self.file(output, file, &sent, total);
+        let publish = |file: MadeFile| self.file(output, file, &sent, total);
         // A playlist that is there promises its segments.
-        let is_playlist = |file: &MadeFile| file.name.ends_with(".m3u8");
+        let is_playlist = |file: &MadeFile| file.content_type == PLAYLIST;
         let (playlists, parts): (Vec<_>, Vec<_>) = made.files.iter().cloned().partition(is_playlist);
         let mut published: Vec<Published> =
-            stream::iter(parts.into_iter().map(send)).buffered(AT_ONCE).try_collect().await?;
+            stream::iter(parts.into_iter().map(publish)).buffered(AT_ONCE).try_collect().await?;
         for playlist in playlists {
-            published.push(send(playlist).await?);
+            published.push(publish(playlist).await?);
         }
         let main = match &output.target {
             // Of several pictures, the pattern of their names.
@@ -66,7 +71,13 @@ impl Outgoing<'_> {
         })
     }
 
-    async fn file(&self, output: &OutputSpec, file: MadeFile, sent: &AtomicU64, total: u64) -> Result<Published, Stop> {
+    async fn file(
+        &self,
+        output: &OutputSpec,
+        file: MadeFile,
+        sent: &AtomicU64,
+        total: u64,
+    ) -> Result<Published, Stop> {
         let path = self.below(&file.name);
         let to = match &output.target {
             Target::Path(_) => Destination::Below(&path),

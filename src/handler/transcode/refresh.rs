@@ -147,10 +147,8 @@ impl Refresher {
         let binding = Binding::storage(job_id, job.requester, version + 1);
         let text = Secret::from(new.write().expose());
         let sealed = seal(self.opener.keys(), &binding, &text);
-        let stored = job
-            .held
-            .insist(|| self.store.replace_credentials(job_id, job.requester, version, &sealed))
-            .await;
+        let stored =
+            job.held.insist(|| self.store.replace_credentials(job_id, job.requester, version, &sealed)).await;
         match stored {
             // Somebody else put some meanwhile: theirs are newer.
             Ok(_) | Err(StoreError::CredentialVersionMoved(_)) => Ok(()),

@@ -108,9 +108,10 @@ impl Gate for Workshop {
         let is_open = complaint.is_none();
         metrics::gauge!("euterpe_worker_has_room").set(f64::from(u8::from(is_open)));
         if self.was_open.swap(is_open, Ordering::Relaxed) != is_open {
-            match complaint {
-                Some(why) => tracing::warn!(why, "no room: nothing is claimed"),
-                None => tracing::info!("there is room again"),
+            if let Some(why) = complaint {
+                tracing::warn!(why, "no room: nothing is claimed");
+            } else {
+                tracing::info!("there is room again");
             }
         }
         is_open

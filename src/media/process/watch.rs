@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
@@ -18,12 +18,14 @@ pub(super) struct Watch {
     started: Instant,
     advanced: Instant,
     at: Beat,
+    /// When an output was last written to.
+    written: Option<SystemTime>,
 }
 
 impl Watch {
     pub(super) fn new(caps: Caps, is_heard: bool) -> Self {
         let now = Instant::now();
-        Self { caps, is_heard, started: now, advanced: now, at: Beat::default() }
+        Self { caps, is_heard, started: now, advanced: now, at: Beat::default(), written: None }
     }
 
     pub(super) fn hear(&mut self, beat: Beat) {
@@ -39,8 +41,12 @@ impl Watch {
     }
 
     /// What it must be stopped for, if anything.
-    pub(super) fn breach(&self, pid: u32, out: &Path) -> Option<MediaError> {
-        let usage = Usage::of(pid).unwrap_or_default();
+    pub(super) fn breach(&mut self, pid: u32, out: &Path) -> Option<MediaError> {
+        let (usage, outputs) = (Usage::of(pid).unwrap_or_default(), Outputs::below(out));
+        // The index of a large mp4 is put in front after the last picture: much is written, and nothing is told.
+        if outputs.written > self.written {
+            (self.written, self.advanced) = (outputs.written, Instant::now());
+        }
         let error = if self.started.elapsed() > self.caps.wall {
             MediaError::new("encode_timeout", format!("it took longer than {} s", self.caps.wall.as_secs()))
         } else if self.is_heard && self.advanced.elapsed() > self.caps.stall {
@@ -53,7 +59,7 @@ impl Watch {
             cpu_limit()
         } else if usage.resident > self.caps.memory_bytes {
             MediaError::new("memory_limit", "it needs more memory than allowed")
-        } else if largest_output(out) > self.caps.output_bytes {
+        } else if outputs.largest > self.caps.output_bytes {
             MediaError::new("output_too_large", "an output grew beyond its limit")
         } else {
             return None;
@@ -81,15 +87,27 @@ impl Usage {
     }
 }
 
-/// Outputs are directories below `out`; the kernel holds the size of each file, we hold their sum.
-fn largest_output(out: &Path) -> u64 {
-    let outputs = fs::read_dir(out).into_iter().flatten().flatten();
-    outputs.map(|output| size_of_files(&output.path())).max().unwrap_or(0)
+/// What has been written so far. Outputs are directories; the kernel holds the size of each file, we hold their sum.
+#[derive(Debug, Default)]
+struct Outputs {
+    largest: u64,
+    written: Option<SystemTime>,
 }
 
-fn size_of_files(dir: &Path) -> u64 {
-    let files = fs::read_dir(dir).into_iter().flatten().flatten();
-    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+impl Outputs {
+    fn below(out: &Path) -> Self {
+        let mut seen = Self::default();
+        for output in fs::read_dir(out).into_iter().flatten().flatten() {
+            let mut size = 0;
+            for file in fs::read_dir(output.path()).into_iter().flatten().flatten() {
+                let Ok(file) = file.metadata() else { continue };
+                size += file.len();
+                seen.written = seen.written.max(file.modified().ok());
+            }
+            seen.largest = seen.largest.max(size);
+        }
+        seen
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ pub mod s3s;
 pub mod scene;
 pub mod seaweed;
 mod server;
-pub mod vault;
 pub mod shelf;
 pub mod studio;
+pub mod vault;
 pub mod webhooks;
 
 use std::path::Path;

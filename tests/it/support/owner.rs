@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use euterpe::crypto::{SigningSecret, verify};
-use euterpe::domain::transcode::Credentials;
+use euterpe::domain::transcode::{Credentials, Hidden};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -54,7 +54,8 @@ async fn answer(State(inside): State<Arc<Inside>>, headers: HeaderMap, body: Byt
     let header = |name: &str| headers.get(name).unwrap().to_str().unwrap();
     let (timestamp, nonce) = (header("x-euterpe-timestamp"), header("x-euterpe-nonce"));
     let now = Timestamp::now().as_second();
-    verify(&inside.secret, timestamp, nonce, &body, header("x-euterpe-signature"), now).expect("it is signed");
+    verify(&inside.secret, timestamp, nonce, &body, header("x-euterpe-signature"), now)
+        .expect("it is signed");
     let asked: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(asked["event_id"], header("x-euterpe-event-id"));
     inside.asked.lock().unwrap().push(asked.clone());
@@ -67,6 +68,6 @@ pub fn written(credentials: &Credentials) -> Value {
     json!({
         "access_key_id": credentials.access_key_id.expose(),
         "secret_access_key": credentials.secret_access_key.expose(),
-        "session_token": credentials.session_token.as_ref().map(|token| token.expose()),
+        "session_token": credentials.session_token.as_ref().map(Hidden::expose),
     })
 }

@@ -63,8 +63,13 @@ impl Plant {
 
     /// The directories of attempts that are there now, of any worker.
     pub fn attempts(&self) -> Vec<PathBuf> {
-        let inside = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-        inside(self.work_dir()).filter(|path| path.is_dir()).flat_map(inside).filter(|path| path.is_dir()).collect()
+        let inside =
+            |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        inside(self.work_dir())
+            .filter(|path| path.is_dir())
+            .flat_map(inside)
+            .filter(|path| path.is_dir())
+            .collect()
     }
 
     pub async fn pod(&self, name: &str, settings: &[(&str, &str)]) -> Pod {

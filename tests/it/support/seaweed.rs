@@ -158,7 +158,8 @@ impl Seaweed {
             token: keys.session_token.as_ref().map(|token| token.expose().into()),
         };
         let store = self.store_of(key);
-        let url = store.signed_url(Method::GET, &Path::from("ready"), Duration::from_secs(600)).await.unwrap();
+        let url =
+            store.signed_url(Method::GET, &Path::from("ready"), Duration::from_secs(600)).await.unwrap();
         let answer = self.http.get(url.clone()).send().await.unwrap();
         assert!(answer.status().is_success(), "they are good at first: {}", answer.status());
         self.until_url_expired(url.as_str()).await;

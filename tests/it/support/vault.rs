@@ -33,10 +33,8 @@ pub struct Vault {
 impl Vault {
     pub async fn open() -> Self {
         let inside = Arc::new(Inside::default());
-        let router = Router::new()
-            .fallback(answer)
-            .layer(DefaultBodyLimit::disable())
-            .with_state(Arc::clone(&inside));
+        let router =
+            Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&inside));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
