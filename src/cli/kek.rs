@@ -1,9 +1,10 @@
 //! `euterpe kek`: keys that wrap keys, and changing them while traffic runs (docs/security.md).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write, stderr};
 
 use clap::Subcommand;
+use indicatif::ProgressBar;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -113,9 +114,9 @@ const PURPOSES: [Purpose; 3] = [Purpose::Storage, Purpose::Callback, Purpose::Si
 /// Walks until a walk finds nothing to do: what was held or replaced meanwhile is met by the next one.
 async fn rewrap_all(context: &Context<'_>, batch: u16, why: Option<&str>) -> Result<Report, Failure> {
     let (keys, store) = (context.keyring()?, context.store().await?);
-    let shown = !context.json;
+    let bar = if context.json { None } else { Some(ProgressBar::new(0)) };
     let mut walk =
-        Walk { keys: &keys, store: &store, batch, why, done: 0, total: 0, broken: BTreeSet::new(), shown };
+        Walk { keys: &keys, store: &store, batch, why, done: 0, total: 0, broken: BTreeSet::new(), bar };
     for _ in 0..5 {
         let old = outdated(&keys, store.kek_usage().await?);
         let left: usize = old.values().sum();
@@ -154,7 +155,8 @@ struct Walk<'a> {
     total: usize,
     /// Places of keys that do not open: one that was tampered with must not stop the rest.
     broken: BTreeSet<String>,
-    shown: bool,
+    /// `None`: nothing beside JSON.
+    bar: Option<ProgressBar>,
 }
 
 impl Walk<'_> {
@@ -201,6 +203,9 @@ impl Walk<'_> {
 
     fn report(&self) -> Result<Report, Failure> {
         let done = self.done;
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
         match self.broken.first() {
             None => Ok(Report::new(
                 format!("{done} rewrapped; every secret is wrapped by an active key"),
@@ -214,13 +219,14 @@ impl Walk<'_> {
         }
     }
 
-    /// One line that is written over on a terminal; elsewhere a line per batch.
+    /// A bar on a terminal; elsewhere a line per batch.
     fn show(&self) {
-        if self.shown {
-            let mut out = std::io::stderr();
-            let (before, after) = if out.is_terminal() { ("\r", "") } else { ("", "\n") };
+        let Some(bar) = &self.bar else { return };
+        bar.set_length(self.total as u64);
+        bar.set_position(self.done as u64);
+        if !stderr().is_terminal() {
             // A closed stderr is no reason to stop in the middle.
-            let _ = write!(out, "{before}{} of {} rewrapped{after}", self.done, self.total);
+            let _ = writeln!(stderr(), "{} of {} rewrapped", self.done, self.total);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `euterpe watch`: follows one job over HTTP until it has ended.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use hyper::Method;
@@ -130,7 +130,8 @@ impl Shown {
         if self.told != now {
             self.told = now;
             let how_far = progress.map_or(String::new(), |_| format!(" {percent:.0} % {detail}"));
-            eprintln!("{}", format!("{}{how_far}", job.status).trim_end());
+            // A reader that has heard enough is no reason to stop watching.
+            let _ = writeln!(stderr(), "{}", format!("{}{how_far}", job.status).trim_end());
         }
     }
 

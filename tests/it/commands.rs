@@ -4,14 +4,20 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use euterpe::crypto::ApiKey;
 use euterpe::domain::{Claim, JobFailure, JobId, JobStatus, WorkerId};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::block_in_place;
+use tokio_rustls::TlsAcceptor;
 
 use crate::support::api::{Api, add_key};
 use crate::support::cli::Cli;
+use crate::support::receiver::{Does, Receiver};
 use crate::support::{TestDb, worker};
 
 /// A service with a root for files, and a file of acme's in it.
@@ -340,6 +346,33 @@ async fn a_service_is_asked_whether_it_is_ready() {
     assert_eq!(cli.json(&format!("health {}/readyz", scene.api.metrics_url))["is_ready"], true);
     assert_eq!(cli.say(&format!("health {}/nothing", scene.api.metrics_url)).code, 1);
     assert_eq!(cli.say("health http://127.0.0.1:1/readyz").code, 1);
+}
+
+/// A key goes to nobody who cannot show a certificate for that name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_https_a_service_must_be_who_it_says() {
+    let (db, file) = (TestDb::fresh().await, tempfile::NamedTempFile::new().unwrap());
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    fs::write(file.path(), made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let tls = Some(TlsAcceptor::from(Arc::new(config)));
+    let receiver = Receiver::at("127.0.0.1:0", tls, |_, _| Does::Answers(200)).await;
+    let port = receiver.address.port();
+    let trusting = Cli::new(&db).with("SSL_CERT_FILE", file.path().to_str().unwrap());
+    for (cli, host, code) in
+        [(&trusting, "localhost", 0), (&trusting, "127.0.0.1", 1), (&Cli::new(&db), "localhost", 1)]
+    {
+        let said = block_in_place(|| cli.say(&format!("health https://{host}:{port}/readyz")));
+        assert_eq!(said.code, code, "{host}: {}", said.err);
+        assert!(code == 0 || said.err.contains("certificate"), "{host}: {}", said.err);
+    }
+    assert_eq!(receiver.got().len(), 1);
 }
 
 /// Bash itself reads them.
