@@ -144,7 +144,10 @@ fn matroska(tracks: u16) -> Vec<u8> {
         element(&[0xae], &parts.concat())
     };
     let all = element(&[0x16, 0x54, 0xae, 0x6b], &(1..=tracks).flat_map(track).collect::<Vec<_>>());
-    [head, element(&[0x18, 0x53, 0x80, 0x67], &all)].concat()
+    // And one piece of sound for the first of them.
+    let cluster = [element(&[0xe7], &[0]), element(&[0xa3], &[0x81, 0, 0, 0x80, 1, 2, 3, 4])].concat();
+    let cluster = element(&[0x1f, 0x43, 0xb6, 0x75], &cluster);
+    [head, element(&[0x18, 0x53, 0x80, 0x67], &[all, cluster].concat())].concat()
 }
 
 #[tokio::test]
