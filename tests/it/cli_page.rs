@@ -93,6 +93,7 @@ fn every_program_says_its_version() {
     for program in [
         env!("CARGO_BIN_EXE_euterpe"),
         env!("CARGO_BIN_EXE_euterpe-api"),
+        env!("CARGO_BIN_EXE_euterpe-transcode"),
         env!("CARGO_BIN_EXE_euterpe-webhook"),
         env!("CARGO_BIN_EXE_euterpe-migrate"),
     ] {

@@ -105,7 +105,8 @@ impl Transcoder {
         let facts = SourceFacts { size_bytes: fetched.size_bytes, ..source.facts.clone() };
 
         let processing = Phase::enter(job, JobStatus::Processing).await?;
-        let caps = self.caps_for(fetched.size_bytes, end);
+        let left = end.saturating_duration_since(Instant::now());
+        let caps = caps_for(self.caps, fetched.size_bytes, left);
         let tell = |progress| processing.encoding(&progress);
         let made = self.ffmpeg.make(&dir, &source, &job.spec.outputs, &caps, &tell).await?;
 
@@ -114,13 +115,12 @@ impl Transcoder {
         let outputs = outgoing.all(&made).await?;
         Ok(JobEnding::Succeeded(Some(json!(facts)), json!(outputs)))
     }
+}
 
-    /// The caps of this job: twice a large source, and never longer than the job itself has left.
-    fn caps_for(&self, source_bytes: u64, end: Instant) -> Caps {
-        let twice = if source_bytes > LARGE { source_bytes * 2 } else { u64::MAX };
-        let left = end.saturating_duration_since(Instant::now());
-        Caps { output_bytes: self.caps.output_bytes.min(twice), wall: self.caps.wall.min(left), ..self.caps }
-    }
+/// The caps of one job: twice a large source, and never longer than the job itself has left.
+fn caps_for(caps: Caps, source_bytes: u64, left: Duration) -> Caps {
+    let twice = if source_bytes > LARGE { source_bytes.saturating_mul(2) } else { u64::MAX };
+    Caps { output_bytes: caps.output_bytes.min(twice), wall: caps.wall.min(left), ..caps }
 }
 
 fn too_slow(phase: JobStatus, seconds: u32) -> Stop {
@@ -152,5 +152,21 @@ impl Arrival for Arriving<'_> {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected.1.iter().for_each(|promise| promise.written(bytes));
         self.phase.percent(bytes, expected.0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_source_may_double_and_a_small_one_has_the_absolute_cap() {
+        let caps = Caps { output_bytes: 5_000_000_000, ..Caps::default() };
+        let cap = |bytes| caps_for(caps, bytes, caps.wall).output_bytes;
+        assert_eq!(
+            [1, LARGE, LARGE + 1, 2_500_000_001].map(cap),
+            [5_000_000_000, 5_000_000_000, 2 * LARGE + 2, 5_000_000_000]
+        );
+        assert_eq!(caps_for(caps, 1, Duration::from_secs(7)).wall, Duration::from_secs(7));
     }
 }

@@ -171,3 +171,42 @@ fn sweep(root: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workshop(root: &Path) -> Arc<Workshop> {
+        Arc::new(Workshop::open(root, Spare { disk: 0, memory: 0 }).expect("a directory"))
+    }
+
+    /// Two jobs that both find room must find it together; what is written is counted by the disk, not twice.
+    #[test]
+    fn room_is_promised_once() {
+        let root = tempfile::tempdir().expect("a directory");
+        let shop = workshop(root.path());
+        let free = shop.free().expect("a disk");
+        let first = shop.promise(free / 4 * 3).expect("a disk").expect("there is room");
+        assert!(shop.promise(free / 2).expect("a disk").is_none(), "not for both");
+        first.written(free / 2);
+        assert_eq!(*shop.promised(), free / 4 * 3 - free / 2);
+        first.written(10); // a download that began again
+        assert_eq!(*shop.promised(), free / 4 * 3 - free / 2);
+        drop(first);
+        assert_eq!(*shop.promised(), 0);
+        assert!(shop.promise(free / 2).expect("a disk").is_some());
+    }
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_the_living_are_left_alone() {
+        let root = tempfile::tempdir().expect("a directory");
+        let living = workshop(root.path());
+        let dead = root.path().join("w-dead");
+        fs::create_dir_all(dead.join("job-1/out")).expect("a directory");
+        fs::write(dead.join("lock"), "").expect("a file");
+        let stranger = root.path().join("not-ours");
+        fs::create_dir(&stranger).expect("a directory");
+        let next = workshop(root.path());
+        assert!(!dead.exists() && stranger.exists() && living.dir.exists() && next.dir.exists());
+    }
+}
