@@ -67,13 +67,14 @@ impl Service {
             .with_wakeups(wakeups.clone());
         store.check_surface(role).await.map_err(explained)?;
         store.check_durability(may_be_unsafe).await?;
+        let listener = TcpListener::bind(metrics_listen)
+            .await
+            .with_context(|| format!("cannot listen on EUTERPE_METRICS_LISTEN={metrics_listen}"))?;
         let worker = WorkerId::of_this_boot(env);
         store.worker_seen(&worker, role.as_str(), about().as_ref()).await.with_context(|| {
             format!("is the login of EUTERPE_DATABASE_URL a member of euterpe_{}?", role.as_str())
         })?;
 
-        let listener =
-            TcpListener::bind(metrics_listen).await.context("cannot listen on EUTERPE_METRICS_LISTEN")?;
         tracing::info!(listen = %listener.local_addr()?, "health and metrics");
         let numbers = telemetry::count()?;
         let ready = telemetry::Ready { store: store.clone(), role, about: Arc::clone(&about) };

@@ -1,6 +1,7 @@
 //! What a process says of itself: logs on stderr, metrics and health on a port of their own.
 #![expect(clippy::cast_precision_loss, reason = "metrics are floats, and no queue holds 2^53 jobs")]
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +21,10 @@ use crate::store::{QueueDepth, Store};
 /// Logs to stderr from now on: `RUST_LOG` says how much, `EUTERPE_LOG` in which form.
 pub fn log(form: LogForm) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // A second subscriber in one process is refused; the first one stays.
     let _ = match form {
         LogForm::Text => subscriber.try_init(),

@@ -30,11 +30,14 @@ async fn run() -> anyhow::Result<()> {
     let (policy, http) =
         (config::policy(env)?, config::listen(env, "EUTERPE_HTTP_LISTEN", "127.0.0.1:8080")?);
     let (connections, limits) = (config::api_connections(env)?, config::http_limits(env)?);
+    // Before anything is told of it: who cannot listen was never there.
+    let listener = TcpListener::bind(http)
+        .await
+        .with_context(|| format!("cannot listen on EUTERPE_HTTP_LISTEN={http}"))?;
     let service =
         Service::start(env, "euterpe-api", Role::Api, "127.0.0.1:9464", connections, boot::nothing_more())
             .await?;
 
-    let listener = TcpListener::bind(http).await.context("cannot listen on EUTERPE_HTTP_LISTEN")?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
     let face = Face::new(service.store.clone(), &service.wakeups, keys, peppers, policy)
         .within(limits.body, service.stop.clone());

@@ -90,10 +90,12 @@ async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
         Ok(cluster) => {
             let url = cluster.url("postgres");
             migrate::migrate(&url.parse()?).await?;
+            dev::make_logins(&url).await?;
             url
         }
         Err(url) => url.clone(),
     };
+    let url = url.replace("user=postgres", &format!("user={}", dev::OPERATOR));
 
     let short_cuts = dir.join("psqlrc");
     std::fs::write(&short_cuts, include_str!("../../docs/psqlrc")).context("cannot write psqlrc")?;

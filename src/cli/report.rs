@@ -131,6 +131,7 @@ impl From<StoreError> for Failure {
                 "the database is not there ({cause}): check EUTERPE_DATABASE_URL and that the server runs"
             )),
             S::FunctionsMissing(_)
+            | S::NotPermitted { .. }
             | S::NotDurable(_)
             | S::PartitionMissing(_)
             | S::WrongIsolation(_)

@@ -23,6 +23,8 @@ const LOGINS: [(&str, &str); 4] = [
     ("euterpe-webhook", "euterpe_webhook"),
     ("euterpe", "euterpe_operator"),
 ];
+/// May look at everything and steer it; may not break it.
+pub const OPERATOR: &str = "dev_euterpe";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Everything that runs. [`House::close`] stops it in order; dropped, it is killed.
@@ -64,7 +66,7 @@ impl House {
         say(&format!(
             "euterpe-migrate applied {migrations} migrations and loaded {functions} files of sql/."
         ));
-        make_logins(&cluster).await?;
+        make_logins(&cluster.url("postgres")).await?;
 
         let api_url = format!("http://127.0.0.1:{api_port}");
         let settings = settings(&dir, api_port);
@@ -239,8 +241,9 @@ fn settings(dir: &Path, api_port: u16) -> Vec<(String, String)> {
     .into()
 }
 
-async fn make_logins(cluster: &Cluster) -> anyhow::Result<()> {
-    let config: tokio_postgres::Config = cluster.url("postgres").parse()?;
+/// Makes a login for each program, where it is missing; that of the command line is [`OPERATOR`].
+pub async fn make_logins(superuser: &str) -> anyhow::Result<()> {
+    let config: tokio_postgres::Config = superuser.parse()?;
     let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
     let driven = tokio::spawn(connection);
     for (program, role) in LOGINS {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use cluster::{Cluster, ClusterError, Durability};
 pub use demo::demo;
+pub use house::{OPERATOR, make_logins};
 pub use stay::dev;
 
 /// Ends with Ctrl-C, or when somebody asks us to stop: from this call on, not from the first look at it.

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::sleep;
 
@@ -13,6 +14,12 @@ use super::house::{House, Plot, REQUESTER, free_ports};
 pub async fn dev() -> anyhow::Result<()> {
     let dir = std::env::current_dir()?.join(".euterpe");
     let database = Cluster::place(&dir.join("pg"));
+    if Cluster::running(&database).is_some() {
+        anyhow::bail!(
+            "`euterpe dev` runs here already, or `make psql` does: its Postgres is in {}",
+            database.display()
+        );
+    }
     let plot = Plot { dir, database, ports: free_ports([8080, 8090])? };
     let mut stop = pin!(super::interrupted()?);
     let mut house = tokio::select! {
@@ -43,7 +50,7 @@ async fn stay(house: &mut House) -> anyhow::Result<()> {
         if let Some(output) = output {
             let mut lines = BufReader::new(output).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                println!("webhook {line}");
+                println!("{}", shown(&line));
             }
         }
         std::future::pending::<()>().await;
@@ -52,6 +59,15 @@ async fn stay(house: &mut House) -> anyhow::Result<()> {
         () = print => Ok(()),
         ended = watch(house) => ended,
     }
+}
+
+/// What the receiver says, in short.
+pub(super) fn shown(line: &str) -> String {
+    let said: Value = serde_json::from_str(line).unwrap_or_default();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let event = &said["event"];
+    let (what, job) = (word(&event["type"]), word(&event["data"]["job_id"]));
+    format!("webhook {} {what:<22} {} {job}", event["sequence"], word(&said["verdict"])).trim_end().to_owned()
 }
 
 /// Until one of them ends by itself.

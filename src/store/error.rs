@@ -74,6 +74,20 @@ pub enum StoreError {
     )]
     FunctionsMissing(Vec<String>),
 
+    /// The login is not one of those who may.
+    #[error(
+        "the login {login} may not call {function}: as a superuser, grant euterpe_{role} to \"{login}\", or give \
+         EUTERPE_DATABASE_URL a login that has it"
+    )]
+    NotPermitted {
+        /// Who we are.
+        login: String,
+        /// The first that is refused.
+        function: String,
+        /// Whose it is.
+        role: &'static str,
+    },
+
     /// Anything else: our bug, or a schema older than this binary.
     #[error("unexpected database error")]
     Unexpected(#[source] tokio_postgres::Error),

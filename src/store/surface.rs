@@ -130,20 +130,39 @@ pub async fn of_this_release(config: &Config) -> std::result::Result<String, Mig
     Ok(text)
 }
 
+fn called_by(role: Role) -> Vec<String> {
+    functions_of_this_release()
+        .filter(|function| function.roles.contains(&role.as_str()))
+        .map(|function| function.signature())
+        .collect()
+}
+
 impl Store {
     /// What `role` calls and this database lacks; empty is ready.
     pub async fn missing_functions(&self, role: Role) -> Result<Vec<String>> {
         const SQL: &str = "select f from unnest($1::text[]) f where to_regprocedure(f) is null";
-        let called: Vec<_> = functions_of_this_release()
-            .filter(|function| function.roles.contains(&role.as_str()))
-            .map(|function| function.signature())
-            .collect();
-        self.rows(SQL, &[&called]).await?.iter().map(|row| Ok(row.try_get("f")?)).collect()
+        self.rows(SQL, &[&called_by(role)]).await?.iter().map(|row| Ok(row.try_get("f")?)).collect()
     }
 
-    /// Refuses to go on when the database lacks something that `role` calls. Every binary asks this at boot.
+    /// Refuses to go on when the database lacks something that `role` calls, or this login may not call it. Every binary
+    /// asks this at boot, and again whenever it is asked whether it is ready.
     pub async fn check_surface(&self, role: Role) -> Result<()> {
-        let missing = self.missing_functions(role).await?;
-        if missing.is_empty() { Ok(()) } else { Err(StoreError::FunctionsMissing(missing)) }
+        const SQL: &str = "\
+            select current_user::text as login, f, to_regprocedure(f) is null as is_missing
+              from unnest($1::text[]) f
+             where has_function_privilege(to_regprocedure(f), 'execute') is not true";
+        let rows = self.rows(SQL, &[&called_by(role)]).await?;
+        let Some(first) = rows.first() else { return Ok(()) };
+        let mut missing = Vec::new();
+        for row in &rows {
+            if row.try_get("is_missing")? {
+                missing.push(row.try_get("f")?);
+            }
+        }
+        if missing.is_empty() {
+            let (login, function) = (first.try_get("login")?, first.try_get("f")?);
+            return Err(StoreError::NotPermitted { login, function, role: role.as_str() });
+        }
+        Err(StoreError::FunctionsMissing(missing))
     }
 }

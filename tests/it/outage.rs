@@ -197,6 +197,7 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
     let nowhere = secret(&database.replace("dbname=", "dbname=no_"));
     let nobody = secret(&database.replace("user=euterpe_api", "user=nobody_here"));
     let reader = secret(&database.replace("user=euterpe_api", "user=euterpe_readonly"));
+    let other = secret(&database.replace("user=euterpe_api", "user=euterpe_webhook"));
     let no_url = format!("postgres://u:{MARK}@[");
     let (bad_kek, bad_pepper) = (format!("k1:{MARK}"), format!("1:{MARK}"));
     let is = |name, value| vec![(name, Some(value))];
@@ -210,7 +211,8 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
         (is(url, &unreachable), "Connection refused"),
         (is(url, &nowhere), "does not exist"),
         (is(url, &nobody), "\"nobody_here\" does not exist"),
-        (is(url, &reader), "a member of euterpe_api?"),
+        (is(url, &reader), "grant euterpe_api to \"euterpe_readonly\""),
+        (is(url, &other), "the login euterpe_webhook may not call euterpe."),
         (is(url, &no_url), "EUTERPE_DATABASE_URL=\"…\": is neither a postgres:// url nor"),
         (is("EUTERPE_DIRECT_DATABASE_URL", &no_url), "EUTERPE_DIRECT_DATABASE_URL=\"…\": is neither"),
         (vec![(url, None)], "EUTERPE_DATABASE_URL is not set: say which database"),

@@ -109,11 +109,16 @@ fn login(facts: &ServerFacts) -> Check {
     if has("euterpe_operator") {
         return Check::good("login", format!("{login} may act as euterpe_operator"));
     }
-    Check::bad(
-        "login",
-        format!("{login} may not act as euterpe_operator"),
-        format!("as a superuser: grant euterpe_operator to \"{login}\""),
-    )
+    let says = format!("{login} may not act as euterpe_operator; what an operator sees was not looked at");
+    let is_service = ["euterpe_api", "euterpe_transcode", "euterpe_webhook"].into_iter().any(has);
+    if is_service {
+        return Check::bad(
+            "login",
+            says,
+            "it is a service's: give EUTERPE_DATABASE_URL an operator's login here",
+        );
+    }
+    Check::bad("login", says, format!("as a superuser: grant euterpe_operator to \"{login}\""))
 }
 
 async fn surface(store: &Store) -> Check {

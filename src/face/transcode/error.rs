@@ -75,6 +75,7 @@ impl From<StoreError> for ApiError {
             | S::WrongIsolation(_)
             | S::UnexpectedAnswer(_)
             | S::FunctionsMissing(_)
+            | S::NotPermitted { .. }
             | S::NotDurable(_)
             | S::Unexpected(_)) => Self { cause: Some(ours.into()), ..Self::of(ErrorCode::Internal) },
         }

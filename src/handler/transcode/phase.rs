@@ -70,7 +70,7 @@ impl<'a> Phase<'a> {
         match error.cause {
             Cause::Auth => self.job.why().unwrap_or_else(|| {
                 // The transfer gave up by itself: that many new keys did not help.
-                super::refresh::exhausted(error)
+                super::refresh::exhausted(error, self.job.refresh_url().is_some())
             }),
             _ => Stop::storage(error, doing),
         }

@@ -81,7 +81,7 @@ impl Refresher {
         let begun = job.held.insist(|| self.store.begin_refreshes(&self.worker, &asked)).await?;
         let version = match begun.first() {
             Some((_, Refresh::Ask(version))) => *version,
-            Some((_, Refresh::Exhausted)) => return Err(exhausted(refused)),
+            Some((_, Refresh::Exhausted)) => return Err(exhausted(refused, job.refresh_url().is_some())),
             Some((_, Refresh::Lost(_))) | None => return Err(Stop::not_ours()),
         };
         metrics::counter!("euterpe_credential_refreshes_total").increment(1);
@@ -184,10 +184,15 @@ fn mentions_credentials(answer: &[u8]) -> bool {
     ["credentials", "source_uri", "upload_urls"].iter().any(|field| text.contains(&format!("\"{field}\"")))
 }
 
-pub(super) fn exhausted(refused: &StorageError) -> Stop {
+pub(super) fn exhausted(refused: &StorageError, could_ask: bool) -> Stop {
+    let why = if could_ask {
+        "refreshing the credentials did not help"
+    } else {
+        "the credentials are not good, and there is no refresh_url to ask for others"
+    };
     Stop(JobEnding::Failed(JobFailure {
         code: "credential_refresh_exhausted".into(),
-        message: format!("refreshing the credentials did not help: {}", refused.message),
+        message: format!("{why}: {}", refused.message),
         http_status: refused.http_status,
         provider_code: refused.provider_code.clone(),
         ..JobFailure::default()
