@@ -50,7 +50,7 @@ async fn run() -> anyhow::Result<()> {
         .with_context(|| format!("cannot work in EUTERPE_WORK_DIR={}", root.display()))?;
     let workshop = Arc::new(workshop);
     let tools = config::tools(env, pace.concurrency)?;
-    let ffmpeg = Arc::new(Ffmpeg::find(tools, !config::allows_no_cage(env)?).await?);
+    let ffmpeg = Arc::new(Ffmpeg::find(tools, !config::allows_no_cage(env)?, workshop.dir()).await?);
 
     let connections = pace.concurrency.min(16) + 3;
     let about = about(&ffmpeg, &workshop);

@@ -66,10 +66,20 @@ pub fn tools(env: impl Fn(&str) -> Option<String>, concurrency: usize) -> Result
     Ok(Tools {
         // This very program, also when a newer one has taken its name meanwhile.
         launcher: PathBuf::from("/proc/self/exe"),
-        ffmpeg: PathBuf::from(ffmpeg),
-        ffprobe: PathBuf::from(ffprobe),
+        ffmpeg: found(&env, &ffmpeg),
+        ffprobe: found(&env, &ffprobe),
         threads: setting(&env, "EUTERPE_FFMPEG_THREADS", cores.div_ceil(concurrency), 1..=256)?,
     })
+}
+
+/// A bare name is looked for where a shell would: in its cage, ffmpeg has no PATH of ours.
+fn found(env: impl Fn(&str) -> Option<String>, program: &str) -> PathBuf {
+    let bare = PathBuf::from(program);
+    if program.contains('/') {
+        return std::path::absolute(&bare).unwrap_or(bare);
+    }
+    let path = env("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file()).unwrap_or(bare)
 }
 
 /// `EUTERPE_ALLOW_NO_CAGE`: whoever says true lets ffmpeg read what the worker can read.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::check::Check;
@@ -28,16 +29,11 @@ pub struct Ffmpeg {
 
 impl Ffmpeg {
     /// Looks what this ffmpeg is and has, and tries the cage with canaries. Where a canary finds a way out and
-    /// `need_cage`, there is no ffmpeg.
-    pub async fn find(tools: Tools, need_cage: bool) -> anyhow::Result<Self> {
-        let keeper = Keeper::new(tools.launcher.clone());
-        let found = tools::look(&tools, &keeper).await?;
+    /// `need_cage`, there is no ffmpeg. It is tried in a directory below `place`.
+    pub async fn find(tools: Tools, need_cage: bool, place: &Path) -> anyhow::Result<Self> {
+        let keeper = Keeper::new(tools.launcher.clone(), need_cage);
+        let found = tools::look(&tools, &keeper, need_cage, place).await?;
         let cage = found.level.to_string();
-        anyhow::ensure!(
-            found.level.is_whole() || !need_cage,
-            "ffmpeg has no whole cage here ({cage}); it needs a kernel with Landlock (5.13, better 6.7) and seccomp, \
-             and a container that allows both"
-        );
         Ok(Self { tools, keeper, found, cage })
     }
 

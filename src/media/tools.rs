@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::cage::{BAIT, CANARY, Level};
 use super::process::{Finished, Keeper, Speaks, Work};
@@ -35,11 +35,15 @@ pub(super) struct Found {
     pub(super) level: Level,
 }
 
-/// Looks, in a directory of its own. Each look goes through the cage.
-pub(super) async fn look(tools: &Tools, keeper: &Keeper) -> anyhow::Result<Found> {
-    let name = format!("euterpe-canary-{}", uuid::Uuid::now_v7());
-    let dir = WorkDir::create(&std::env::temp_dir(), &name)
-        .context("cannot make a directory to try the cage in")?;
+/// Looks, in a directory of its own below `place`. Each look goes through the cage.
+pub(super) async fn look(
+    tools: &Tools,
+    keeper: &Keeper,
+    need_cage: bool,
+    place: &Path,
+) -> anyhow::Result<Found> {
+    let name = format!("canary-{}", uuid::Uuid::now_v7());
+    let dir = WorkDir::create(place, &name).context("cannot make a directory to try the cage in")?;
     let dir = Arc::new(dir);
     std::fs::write(dir.input(), "").and_then(|()| std::fs::write(dir.path().join(BAIT), "bait"))?;
     let caps = Caps::default();
@@ -54,6 +58,11 @@ pub(super) async fn look(tools: &Tools, keeper: &Keeper) -> anyhow::Result<Found
         Ok(String::from_utf8_lossy(&finished.answer).into_owned())
     };
     let level = Level::heard(&ask(Path::new(CANARY), &[]).await?);
+    ensure!(
+        level.is_whole() || !need_cage,
+        "ffmpeg has no whole cage here ({level}); it needs a kernel with Landlock (5.13, better 6.7) and seccomp, and a \
+         container that allows both"
+    );
     let version = ask(&tools.ffmpeg, &["-version"]).await?;
     ask(&tools.ffprobe, &["-version"]).await?;
     let encoders = ask(&tools.ffmpeg, &["-hide_banner", "-encoders"]).await?;

@@ -40,6 +40,23 @@ impl WorkDir {
     }
 }
 
+impl WorkDir {
+    /// How much is in it.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        size_of(&self.0)
+    }
+}
+
+fn size_of(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let about = entry.metadata().ok()?;
+        Some(if about.is_dir() { size_of(&entry.path()) } else { about.len() })
+    });
+    sizes.sum()
+}
+
 impl Drop for WorkDir {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {

@@ -186,10 +186,10 @@ impl Landing {
             if self.total.is_some_and(|total| now > total) {
                 return Err(StorageError::new(Cause::Changed, "the source is longer than was announced"));
             }
+            arrival.has(now)?;
             self.file.write_all(&piece).await.map_err(|error| StorageError::local(&error))?;
             self.sha256.update(&piece);
             self.at = now;
-            arrival.has(now);
         }
         if self.total.is_some_and(|total| self.at < total) {
             return Err(StorageError::new(Cause::Truncated, "the source ended early"));

@@ -205,6 +205,6 @@ pub trait Arrival: Send + Sync {
     /// Before the first byte is written: so large it says it is. An error ends the transfer: there is no room for it.
     fn expects(&self, size_bytes: Option<u64>) -> Result<(), StorageError>;
 
-    /// So much has arrived.
-    fn has(&self, bytes: u64);
+    /// So much is about to be there. An error ends the transfer: there is no room for more.
+    fn has(&self, bytes: u64) -> Result<(), StorageError>;
 }

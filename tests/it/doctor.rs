@@ -127,7 +127,10 @@ async fn what_is_wrong_in_the_database_is_named_with_its_remedy() {
 
     let as_api = url_of(&db.config()).replace("user=euterpe_test", "user=euterpe_api");
     let (_, found) = examine(&healthy(&db, &work).with("EUTERPE_DATABASE_URL", &as_api));
-    assert_eq!(check(&found, "login").2, "it is a service's: give EUTERPE_DATABASE_URL an operator's login here");
+    assert_eq!(
+        check(&found, "login").2,
+        "it is a service's: give EUTERPE_DATABASE_URL an operator's login here"
+    );
     assert!(check(&found, "health").1.contains("permission denied"), "{found:#}");
 
     db.run("alter function euterpe.claim_jobs_v1 rename to claim_jobs_v0").await;

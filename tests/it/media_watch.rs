@@ -55,7 +55,14 @@ async fn running(dir: &Path) -> i32 {
 /// By the launcher, as the worker would start it.
 fn caged(dir: &WorkDir, program: &[&str]) -> Output {
     let mut command = Command::new(tools().launcher);
-    command.args(["--launch-in-cage", &std::process::id().to_string(), "1000000", "60", "100000000000"]);
+    command.args([
+        "--launch-in-cage",
+        &std::process::id().to_string(),
+        "needed",
+        "1000000",
+        "60",
+        "100000000000",
+    ]);
     command.arg(dir.path()).arg("--").args(program).current_dir(dir.path()).stdin(Stdio::null());
     command.output().unwrap()
 }
@@ -106,7 +113,7 @@ async fn the_launcher_does_not_start_for_a_parent_that_has_gone() {
     let studio = Studio::open().await;
     let dir = studio.dir(&clip());
     let mut command = Command::new(tools().launcher);
-    command.args(["--launch-in-cage", "1", "1000000", "60", "100000000000"]).arg(dir.path());
+    command.args(["--launch-in-cage", "1", "needed", "1000000", "60", "100000000000"]).arg(dir.path());
     let tried = command.args(["--", "/usr/bin/ffmpeg", "-version"]).output().unwrap();
     assert_eq!(tried.status.code(), Some(125));
     assert!(tried.stdout.is_empty());
@@ -179,7 +186,7 @@ async fn who_stops_waiting_leaves_no_ffmpeg_and_no_directory() {
 async fn an_ffmpeg_does_not_outlive_its_worker() {
     let studio = Studio::open().await;
     let dir = studio.dir(&clip());
-    let script = r#""$0" --launch-in-cage $$ 1000000 60 100000000000 "$1" -- /usr/bin/ffmpeg -nostdin -v quiet \
+    let script = r#""$0" --launch-in-cage $$ needed 1000000 60 100000000000 "$1" -- /usr/bin/ffmpeg -nostdin -v quiet \
         -f lavfi -i testsrc -f null - & wait"#;
     let mut worker = Command::new("sh");
     worker.args(["-c", script]).arg(tools().launcher).arg(dir.path());

@@ -210,6 +210,24 @@ async fn an_output_outside_what_the_credentials_may_write_ends_the_job() {
     assert!(weed.get("elsewhere/a.m4a").await.is_none());
 }
 
+/// Keys that read and may not write: what is fetched and encoded for them is bounded, also when nobody can be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_read_and_never_write_end_the_job_soon() {
+    let (plant, s3) = (Plant::new().await, S3::start().await);
+    s3.put("in/clip.mp4", &clip(&plant));
+    s3.refuse("PutObject", std::iter::repeat_n(refusal(403, "AccessDenied"), 100));
+    let request = in_bucket(&s3.endpoint, s3s::BUCKET, "in/clip.mp4", "out/", &written(&S3::credentials()));
+    let _pod = plant.pod("pod-1", &QUICK).await;
+    let status = plant.run(&request).await;
+    assert_eq!(
+        (&status["status"], &status["error"]["code"]),
+        (&json!("dead_letter"), &json!("credential_refresh_exhausted")),
+        "{status:#}"
+    );
+    assert!(status["error"]["message"].as_str().unwrap().contains("no refresh_url"), "{status:#}");
+    assert_eq!(s3.asked("GetObject"), 4);
+}
+
 /// Case 5: a signed url has run out; the requester signs anew, for the same object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signed_urls_that_expired_are_signed_anew() {

@@ -131,7 +131,11 @@ async fn with_per_claim_layout_each_claim_has_its_own_place() {
     let plant = Plant::new().await;
     tiny_clip(&plant.files().join("clip.mp4"));
     let _pod = plant.pod("pod-1", &[]).await;
-    let mut request = plant.local("clip.mp4", &json!([{"name": "a", "path": "a.flac", "preset": "flac"}]));
+    let outputs = json!([
+        {"name": "a", "path": "a.flac", "preset": "flac"},
+        {"name": "odd", "path": "50%70000d off.jpg", "preset": "thumbnail_jpg"}
+    ]);
+    let mut request = plant.local("clip.mp4", &outputs);
     request["storage"]["output_layout"] = json!("per_claim");
     let status = plant.run(&request).await;
     assert_eq!(status["status"], "succeeded", "{status:#}");
@@ -139,6 +143,9 @@ async fn with_per_claim_layout_each_claim_has_its_own_place() {
     let place = format!("/out/{}/1-", status["job_id"].as_str().unwrap());
     assert!(uri.contains(&place) && uri.ends_with("/a.flac"), "{uri}");
     assert!(fs::metadata(uri.strip_prefix("file://").unwrap()).is_ok());
+    // A name is a name, whatever is in it; as a uri it is escaped.
+    let odd = status["outputs"][1]["uri"].as_str().unwrap();
+    assert!(odd.ends_with("/50%2570000d%20off.jpg"), "{odd}");
 }
 
 /// A worker without room claims nothing, says so, and another takes the job.

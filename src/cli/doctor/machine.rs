@@ -63,7 +63,7 @@ async fn cage(tools: Tools) -> Check {
             "install it here",
         );
     };
-    match timeout(PATIENCE, Ffmpeg::find(Tools { launcher, ..tools }, true)).await {
+    match timeout(PATIENCE, Ffmpeg::find(Tools { launcher, ..tools }, true, &std::env::temp_dir())).await {
         Ok(Ok(ffmpeg)) => Check::good(NAME, format!("ffmpeg is kept by {}", ffmpeg.cage())),
         Ok(Err(error)) => Check::bad(NAME, format!("{error:#}"), mend),
         Err(_) => Check::bad(NAME, format!("no answer in {} s", PATIENCE.as_secs()), mend),

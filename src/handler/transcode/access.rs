@@ -75,8 +75,10 @@ impl<'a> JobAccess<'a> {
         self.held.claim()
     }
 
-    /// What the job is doing, for whoever is asked for keys.
+    /// What the job is doing, for whoever is asked for keys. That reading worked says nothing of writing: with keys that
+    /// may not write, a job would else be fetched and encoded fifty times.
     pub(super) fn now_in(&self, phase: JobStatus) {
+        self.has_worked.store(false, Ordering::Relaxed);
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
 
@@ -91,7 +93,7 @@ impl<'a> JobAccess<'a> {
 
     /// Why a transfer ended with keys that are not good.
     pub(super) fn why(&self) -> Option<Stop> {
-        self.stop.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A job that was retried without credentials, or made to be asked for them, starts at the refresh call.
@@ -120,6 +122,9 @@ impl<'a> JobAccess<'a> {
         let _one = self.asking.lock().await;
         if self.keys().version > version {
             return true; // another request has asked meanwhile
+        }
+        if self.why().is_some() {
+            return false; // and was told that there are none
         }
         let worked = self.has_worked.swap(false, Ordering::Relaxed);
         match self.refresher.ask(self, version, worked, refused).await {

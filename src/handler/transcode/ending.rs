@@ -15,7 +15,7 @@ const NO_ROOM: Duration = Duration::from_secs(15);
 const NO_KEY: Duration = Duration::from_secs(30);
 
 /// The work stops here, with this ending.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Stop(pub(super) JobEnding);
 
 impl Stop {

@@ -12,7 +12,7 @@ mod publish;
 mod refresh;
 mod workshop;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
@@ -28,7 +28,7 @@ use publish::Outgoing;
 
 use crate::domain::transcode::{JobSpec, SourceFacts};
 use crate::domain::{JobStatus, RequesterId};
-use crate::media::{Caps, Ffmpeg, WorkDir};
+use crate::media::{self, Caps, Ffmpeg, MediaError, WorkDir};
 use crate::storage::{Arrival, Cause, Doing, Storage, StorageError};
 use crate::store::ClaimedJob;
 use crate::worker::{Handler, Held, JobEnding, Jobs};
@@ -96,7 +96,12 @@ impl Transcoder {
         let (shop, claim) = (Arc::clone(&self.workshop), job.claim());
         let dir = tokio::task::spawn_blocking(move || shop.dir_for(&claim)).await;
         let dir: Arc<WorkDir> = Arc::new(dir.map_err(std::io::Error::other)??);
-        let arriving = Arriving { shop: &self.workshop, phase: &fetching, expected: Mutex::default() };
+        let arriving = Arriving {
+            shop: &self.workshop,
+            phase: &fetching,
+            expected: OnceLock::new(),
+            promise: OnceLock::new(),
+        };
         let fetched = storage()
             .fetch(&dir.input(), self.max_source_bytes, &arriving)
             .await
@@ -108,7 +113,8 @@ impl Transcoder {
         let left = end.saturating_duration_since(Instant::now());
         let caps = caps_for(self.caps, fetched.size_bytes, left);
         let tell = |progress| processing.encoding(&progress);
-        let made = self.ffmpeg.make(&dir, &source, &job.spec.outputs, &caps, &tell).await?;
+        let made = self.ffmpeg.make(&dir, &source, &job.spec.outputs, &caps, &tell).await;
+        let made = made.map_err(|error| arriving.blame(error, &dir))?;
 
         let uploading = Phase::enter(job, JobStatus::Uploading).await?;
         let outgoing = Outgoing { spec: job.spec, claim, storage: storage(), phase: &uploading };
@@ -132,26 +138,60 @@ fn too_slow(phase: JobStatus, seconds: u32) -> Stop {
 struct Arriving<'a> {
     shop: &'a Arc<Workshop>,
     phase: &'a Phase<'a>,
-    expected: Mutex<(Option<u64>, Option<Promise>)>,
+    expected: OnceLock<Option<u64>>,
+    promise: OnceLock<Promise>,
+}
+
+impl Arriving<'_> {
+    /// For the source, and for what is made of it.
+    fn room_for(bytes: u64) -> u64 {
+        bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_AT_LEAST)
+    }
+
+    /// Room for `bytes` of source, as part of one promise.
+    fn insist_on_room(&self, bytes: u64) -> Result<(), StorageError> {
+        let local = |error: std::io::Error| StorageError::new(Cause::Local, error.to_string());
+        let room = Self::room_for(bytes);
+        if !self.shop.could_hold(room).map_err(local)? {
+            return Err(StorageError::new(
+                Cause::TooLarge,
+                "the source is larger than any disk of this worker",
+            ));
+        }
+        let is_granted = match self.promise.get() {
+            Some(promise) => promise.grow(room).map_err(local)?,
+            None => self.shop.promise(room).map_err(local)?.is_some_and(|new| self.promise.set(new).is_ok()),
+        };
+        if is_granted { Ok(()) } else { Err(StorageError::new(Cause::NoRoom, "no room for the source here")) }
+    }
+
+    /// An encoder without room: this job's own fault when it has used more than it was promised.
+    fn blame(&self, error: MediaError, dir: &WorkDir) -> Stop {
+        let promised = self.promise.get().map_or(0, Promise::bytes);
+        if error.code == media::NO_ROOM && dir.size_bytes() > promised {
+            return Stop::failed("output_too_large", "the outputs need more room than this worker has");
+        }
+        error.into()
+    }
 }
 
 impl Arrival for Arriving<'_> {
     fn expects(&self, size_bytes: Option<u64>) -> Result<(), StorageError> {
-        let bytes = size_bytes.unwrap_or(0).saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_AT_LEAST);
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        expected.1 = None; // what was promised before is given back first
-        let promise =
-            self.shop.promise(bytes).map_err(|error| StorageError::new(Cause::Local, error.to_string()))?;
-        let promise =
-            promise.ok_or_else(|| StorageError::new(Cause::NoRoom, "no room for the source here"))?;
-        *expected = (size_bytes, Some(promise));
-        Ok(())
+        let _ = self.expected.set(size_bytes); // a download that begins again expects the same
+        self.insist_on_room(size_bytes.unwrap_or(0))
     }
 
-    fn has(&self, bytes: u64) {
-        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
-        expected.1.iter().for_each(|promise| promise.written(bytes));
-        self.phase.percent(bytes, expected.0, None);
+    fn has(&self, bytes: u64) -> Result<(), StorageError> {
+        let expected = self.expected.get().copied().flatten();
+        if expected.is_none() {
+            // In steps: not every piece looks at the disk.
+            self.insist_on_room(bytes.next_multiple_of(ROOM_AT_LEAST))?;
+        }
+        if let Some(promise) = self.promise.get() {
+            promise.written(bytes);
+        }
+        self.phase.percent(bytes, expected, None);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::ending::Stop;
 use super::phase::Phase;
 use crate::domain::Claim;
-use crate::domain::transcode::{JobSpec, OutputFacts, OutputLayout, OutputSpec, Place, Target};
+use crate::domain::transcode::{JobSpec, MediaSpec, OutputFacts, OutputLayout, OutputSpec, Place, Target};
 use crate::media::{Made, MadeFile, PLAYLIST};
 use crate::storage::{Destination, Doing, JobStorage, Published};
 
@@ -51,15 +51,16 @@ impl Outgoing<'_> {
         for playlist in playlists {
             published.push(publish(playlist).await?);
         }
-        let main = match &output.target {
+        let uri = match (&output.media, &output.target) {
             // Of several pictures, the pattern of their names.
-            Target::Path(path) => self.uri_of(&self.below(path)),
-            Target::UploadOrigin(origin) => origin.clone(),
+            (MediaSpec::Thumbnails { count: 2.., .. }, Target::Path(path)) => self.uri_of(&self.below(path)),
+            // What leads to the others is published last.
+            _ => published.last().map(|file| file.uri.clone()).unwrap_or_default(),
         };
         let only = if let [one] = published.as_slice() { Some(one) } else { None };
         Ok(OutputFacts {
             name: output.name.clone(),
-            uri: main,
+            uri,
             size_bytes: published.iter().map(|file| file.size_bytes).sum(),
             sha256: only.map(|file| file.sha256.clone()),
             container: made.container.to_string(),

@@ -80,6 +80,10 @@ impl Refresher {
         let asked = [(job.claim(), worked)];
         let begun = job.held.insist(|| self.store.begin_refreshes(&self.worker, &asked)).await?;
         let version = match begun.first() {
+            // Put while we asked.
+            Some((_, Refresh::Ask(newer))) if *newer > version => {
+                return self.await_newer(job, version).await;
+            }
             Some((_, Refresh::Ask(version))) => *version,
             Some((_, Refresh::Exhausted)) => return Err(exhausted(refused, job.refresh_url().is_some())),
             Some((_, Refresh::Lost(_))) | None => return Err(Stop::not_ours()),

@@ -5,12 +5,13 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::process::geteuid;
 use uuid::Uuid;
 
 use super::memory;
@@ -42,7 +43,10 @@ pub struct Workshop {
 impl Workshop {
     /// Removes what dead processes left below `root`, and makes a directory for this one.
     pub fn open(root: &Path, spare: Spare) -> io::Result<Self> {
+        // ffmpeg's launcher stands elsewhere when it reads the path.
+        let root = &std::path::absolute(root)?;
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        insist_on_ours(root)?;
         // One at a time: a directory that is being made has no lock yet.
         let door = lock_file(&root.join("lock"))?;
         flock(&door, FlockOperation::LockExclusive)?;
@@ -64,16 +68,23 @@ impl Workshop {
         WorkDir::create(&self.dir, &format!("{}-{}", claim.job_id, claim.version))
     }
 
-    /// Promises `bytes` of disk to a job; `None`: there are not so many.
+    /// This process's own directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Promises `bytes` of disk to a job; `None`: there are not so many now.
     pub fn promise(self: &Arc<Self>, bytes: u64) -> io::Result<Option<Promise>> {
-        let mut promised = self.promised();
-        let free = self.free()?.saturating_sub(*promised);
-        if free < bytes.saturating_add(self.spare.disk) {
-            return Ok(None);
-        }
-        *promised += bytes;
-        drop(promised);
-        Ok(Some(Promise { shop: Arc::clone(self), left: Mutex::new((bytes, 0)) }))
+        let promise = Promise { shop: Arc::clone(self), left: Mutex::default() };
+        Ok(promise.grow(bytes)?.then_some(promise))
+    }
+
+    /// Whether so much could be there if nothing else were.
+    pub fn could_hold(&self, bytes: u64) -> io::Result<bool> {
+        let disk = statvfs(&self.dir)?;
+        let all = disk.f_blocks.saturating_mul(disk.f_frsize);
+        Ok(bytes.saturating_add(self.spare.disk) <= all)
     }
 
     /// Why nothing more is claimed; `None`: there is room.
@@ -134,6 +145,26 @@ pub struct Promise {
 }
 
 impl Promise {
+    /// Makes it `bytes` in all, never less than it was; `false`: there are not so many, and it stays as it is.
+    pub fn grow(&self, bytes: u64) -> io::Result<bool> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut promised = self.shop.promised();
+        let more = bytes.saturating_sub(left.0);
+        let free = self.shop.free()?.saturating_sub(*promised);
+        if more > 0 && free < more.saturating_add(self.shop.spare.disk) {
+            return Ok(false);
+        }
+        *promised += more;
+        left.0 += more;
+        Ok(true)
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// The job has written `bytes` so far.
     pub fn written(&self, bytes: u64) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,6 +180,19 @@ impl Drop for Promise {
         let (all, written) = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
         *self.shop.promised() -= all - written;
     }
+}
+
+/// A directory below /tmp may have been made by anybody, who could then exchange what is in it.
+fn insist_on_ours(root: &Path) -> io::Result<()> {
+    let about = fs::metadata(root)?;
+    let is_known = about.uid() == geteuid().as_raw() || about.uid() == 0;
+    let (is_open, is_sticky) = (about.mode() & 0o022 != 0, about.mode() & 0o1000 != 0);
+    if is_known && (!is_open || is_sticky) {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "it belongs to somebody else, or others may write to it: name another, or chmod 700 it",
+    ))
 }
 
 fn lock_file(path: &Path) -> io::Result<File> {
@@ -195,6 +239,30 @@ mod tests {
         drop(first);
         assert_eq!(*shop.promised(), 0);
         assert!(shop.promise(free / 2).expect("a disk").is_some());
+    }
+
+    #[test]
+    fn a_promise_grows_while_there_is_room() {
+        let root = tempfile::tempdir().expect("a directory");
+        let shop = workshop(root.path());
+        let free = shop.free().expect("a disk");
+        let promise = shop.promise(1000).expect("a disk").expect("there is room");
+        assert!(promise.grow(2000).expect("a disk"));
+        assert!(promise.grow(500).expect("a disk"), "less is no news");
+        assert!(!promise.grow(free * 2).expect("a disk"));
+        assert_eq!((promise.bytes(), *shop.promised()), (2000, 2000));
+        assert!(!shop.could_hold(u64::MAX / 2).expect("a disk"));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let root = tempfile::tempdir().expect("a directory");
+        let open = |mode| {
+            fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .expect("ours");
+            Workshop::open(root.path(), Spare { disk: 0, memory: 0 }).is_ok()
+        };
+        assert_eq!([0o700, 0o755, 0o777, 0o1777].map(open), [true, true, false, true]);
     }
 
     #[test]

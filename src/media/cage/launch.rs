@@ -17,12 +17,16 @@ use super::{Limits, canary, files, syscalls};
 pub(in crate::media) const LAUNCH: &str = "--launch-in-cage";
 /// In place of a program: try the bars.
 pub(in crate::media) const CANARY: &str = "--canary";
+/// Whether a program is run where the kernel cannot lock it in.
+const NEEDED: &str = "needed";
+const WELCOME: &str = "welcome";
 /// What the launcher itself ends with, when there was no launch.
 pub(in crate::media) const FAILED: i32 = 125;
 
-/// One launch: `--launch-in-cage <parent> <limits…> <dir> -- <program> <arguments…>`.
+/// One launch: `--launch-in-cage <parent> <needed|welcome> <limits…> <dir> -- <program> <arguments…>`.
 struct Launch {
     parent: i32,
+    needs_cage: bool,
     limits: Limits,
     dir: PathBuf,
     program: String,
@@ -45,8 +49,9 @@ pub fn launch_if_asked() {
 }
 
 /// The words that ask for a launch by this process, before those of the program.
-pub(in crate::media) fn words(limits: Limits, dir: &Path) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![LAUNCH.into(), std::process::id().to_string().into()];
+pub(in crate::media) fn words(needs_cage: bool, limits: Limits, dir: &Path) -> Vec<OsString> {
+    let need = if needs_cage { NEEDED } else { WELCOME };
+    let mut words: Vec<OsString> = vec![LAUNCH.into(), std::process::id().to_string().into(), need.into()];
     words.extend(limits.words().map(OsString::from));
     words.extend([dir.into(), "--".into()]);
     words
@@ -55,10 +60,11 @@ pub(in crate::media) fn words(limits: Limits, dir: &Path) -> Vec<OsString> {
 fn read(words: impl Iterator<Item = OsString>) -> Option<Launch> {
     let mut words = words.map(OsString::into_string).map_while(Result::ok);
     let parent = words.next()?.parse().ok()?;
+    let needs_cage = words.next()? == NEEDED;
     let limits = Limits::read(&mut words)?;
     let dir = PathBuf::from(words.next()?);
     words.next().filter(|word| word == "--")?;
-    Some(Launch { parent, limits, dir, program: words.next()?, arguments: words.collect() })
+    Some(Launch { parent, needs_cage, limits, dir, program: words.next()?, arguments: words.collect() })
 }
 
 impl Launch {
@@ -75,6 +81,9 @@ impl Launch {
         let landlock = files::lock(&self.dir, program).map_err(io::Error::other)?;
         let seccomp = syscalls::lock();
         match program {
+            Some(_) if self.needs_cage && (landlock.is_none() || !seccomp) => {
+                Err(io::Error::other("the cage does not hold any more"))
+            }
             Some(program) => Err(Command::new(program).args(&self.arguments).exec()),
             None => canary::sing(landlock, seccomp, &self.dir, self.parent),
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Any network, other processes and new ones, mounts, namespaces, keys, the kernel's own machinery, links out of the outputs.
 const DENIED: &str = "socket socketpair connect bind listen accept accept4 sendto sendmmsg \
     ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_open pidfd_getfd pidfd_send_signal \
-    kill tkill rt_sigqueueinfo rt_tgsigqueueinfo \
+    kill tkill rt_sigqueueinfo rt_tgsigqueueinfo setpgid setsid \
     mount umount2 mount_setattr open_tree move_mount fsopen fsmount fspick fsconfig pivot_root chroot \
     unshare setns keyctl add_key request_key bpf perf_event_open userfaultfd fanotify_init \
     io_uring_setup io_uring_enter io_uring_register \
@@ -24,6 +24,7 @@ const NAMESPACES: [u64; 8] =
     [0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x0002_0000, 0x0000_0080];
 /// A clone without it is a fork.
 const CLONE_THREAD: u64 = 0x0001_0000;
+const PR_SET_PDEATHSIG: u64 = 1;
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
@@ -51,6 +52,10 @@ fn filters() -> Value {
     }));
     denied.push(
         json!({"syscall": "clone", "args": [{"index": 0, "type": "qword", "op": {"masked_eq": CLONE_THREAD}, "val": 0}]}),
+    );
+    // Nor may it forget that it dies with its worker.
+    denied.push(
+        json!({"syscall": "prctl", "args": [{"index": 0, "type": "dword", "op": "eq", "val": PR_SET_PDEATHSIG}]}),
     );
     // A program may abort itself, and send no signal to anybody else.
     let me = std::process::id();

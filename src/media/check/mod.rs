@@ -98,7 +98,11 @@ impl Check<'_> {
                 }
             }
             let content_type = content_type(Container::Jpg);
-            files.push(MadeFile { path, name: names.numbered(still + 1), content_type });
+            files.push(MadeFile {
+                path,
+                name: if count == 1 { names.main() } else { names.numbered(still + 1) },
+                content_type,
+            });
         }
         let video = video.map(|video| VideoFacts { fps: None, ..video });
         Ok(Made {

@@ -15,7 +15,9 @@ const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
 
 /// Why there is nothing; `None`: it ended well.
-pub(super) fn meaning(status: ExitStatus, said: &Tail) -> Option<MediaError> {
+///
+/// Words of ffmpeg may be words of the source: that the disk is full counts only when it is.
+pub(super) fn meaning(status: ExitStatus, said: &Tail, is_full: bool) -> Option<MediaError> {
     if status.success() {
         return None;
     }
@@ -31,9 +33,7 @@ pub(super) fn meaning(status: ExitStatus, said: &Tail) -> Option<MediaError> {
         Some(signal) => MediaError::new("encode_failed", format!("ffmpeg was ended by signal {signal}")),
         // ffmpeg takes the signal for a polite request, says so, and ends by itself.
         None if text.contains("received signal 24") => cpu_limit(),
-        None if text.contains("No space left on device") || text.contains("Disk quota exceeded") => {
-            MediaError::new(NO_ROOM, "the disk of this worker is full")
-        }
+        None if is_full => MediaError::new(NO_ROOM, "the disk of this worker is full"),
         None if text.contains("File too large") => {
             MediaError::new("output_too_large", "an output grew beyond its limit")
         }
@@ -52,12 +52,15 @@ mod tests {
 
     #[test]
     fn every_end_has_its_code() {
-        let code = |raw: i32| meaning(ExitStatus::from_raw(raw), &Tail::default()).map(|error| error.code);
+        let code =
+            |raw: i32| meaning(ExitStatus::from_raw(raw), &Tail::default(), false).map(|error| error.code);
         assert_eq!(code(0), None);
         assert_eq!(code(25), Some("output_too_large"));
         assert_eq!(code(24), Some("cpu_limit"));
         assert_eq!(code(9), Some("encode_killed"));
         assert_eq!(code(11), Some("encode_failed"));
         assert_eq!(code(1 << 8), Some("encode_failed"));
+        let full = meaning(ExitStatus::from_raw(1 << 8), &Tail::default(), true);
+        assert_eq!(full.map(|error| error.code), Some(NO_ROOM));
     }
 }

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -27,8 +28,12 @@ use crate::media::{Caps, MediaError, WorkDir};
 const LOOK: Duration = Duration::from_millis(500);
 /// Between asking a program to end and ending it.
 const GRACE: Duration = Duration::from_secs(5);
-/// The most that is heard of a program: two hours of progress are 3 MB.
+/// The most that a program may answer.
 const MAX_ANSWER: u64 = 32 * 1024 * 1024;
+/// The most of one line of progress. There may be days of them.
+const MAX_LINE: u64 = 4096;
+/// With less than this, a write has failed for want of room.
+const FULL: u64 = 16 * 1024 * 1024;
 
 /// What stdout is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,15 +66,22 @@ pub(in crate::media) struct Finished {
 /// Who keeps them.
 #[derive(Debug, Clone)]
 pub(in crate::media) struct Keeper {
-    launcher: PathBuf,
+    launcher: Launcher,
     running: TaskTracker,
 }
 
+/// Our own binary, and whether it may run something without a whole cage.
+#[derive(Debug, Clone)]
+struct Launcher {
+    path: PathBuf,
+    needs_cage: bool,
+}
+
 impl Keeper {
-    pub(in crate::media) fn new(launcher: PathBuf) -> Self {
+    pub(in crate::media) fn new(launcher: PathBuf, needs_cage: bool) -> Self {
         let running = TaskTracker::new();
         running.close(); // "empty" means idle, and new ones are still taken
-        Self { launcher, running }
+        Self { launcher: Launcher { path: launcher, needs_cage }, running }
     }
 
     /// Until nothing runs.
@@ -104,7 +116,7 @@ impl Keeper {
 
 async fn tend(
     work: Work,
-    launcher: PathBuf,
+    launcher: Launcher,
     stop: CancellationToken,
     beats: watch::Sender<Beat>,
 ) -> Result<Finished, MediaError> {
@@ -146,21 +158,22 @@ async fn tend(
     };
     let (said, answer) = timeout(GRACE, rest).await.unwrap_or_default();
     let status = ended?;
-    Ok(Finished { failure: failure(status, &said, work.speaks, &watch), answer, said })
+    let was_cut = work.speaks == Speaks::Progress && !watch.saw_end();
+    let cut = || was_cut.then(|| MediaError::new("encode_failed", "ffmpeg ended before its work was done"));
+    let failure = meaning(status, &said, is_full(work.dir.path())).or_else(cut);
+    Ok(Finished { failure, answer, said })
 }
 
-fn failure(status: ExitStatus, said: &Tail, speaks: Speaks, watch: &Watch) -> Option<MediaError> {
-    let was_cut = speaks == Speaks::Progress && !watch.saw_end();
-    let cut = || was_cut.then(|| MediaError::new("encode_failed", "ffmpeg ended before its work was done"));
-    meaning(status, said).or_else(cut)
+fn is_full(dir: &Path) -> bool {
+    statvfs(dir).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < FULL)
 }
 
 /// `launcher --launch-in-cage … -- program …`, in the job's directory, with nothing of our environment.
-fn command(work: &Work, launcher: &Path) -> Command {
-    let mut words: Vec<OsString> = launch_words(Limits::of(&work.caps), work.dir.path());
+fn command(work: &Work, launcher: &Launcher) -> Command {
+    let mut words: Vec<OsString> = launch_words(launcher.needs_cage, Limits::of(&work.caps), work.dir.path());
     words.push(work.program.clone().into());
     words.extend(work.arguments.iter().map(OsString::from));
-    let mut command = Command::new(launcher);
+    let mut command = Command::new(&launcher.path);
     command.args(words).current_dir(work.dir.path()).env_clear();
     command.envs([("PATH", "/usr/bin:/bin"), ("HOME", "/nonexistent"), ("LANG", "C"), ("TZ", "UTC")]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -171,16 +184,18 @@ fn command(work: &Work, launcher: &Path) -> Command {
 /// Reads stdout to its end: as an answer, or as beats.
 async fn listen(stdout: impl AsyncRead + Unpin, speaks: Speaks, beats: mpsc::Sender<Beat>) -> Vec<u8> {
     let mut answer = Vec::new();
-    let mut stdout = stdout.take(MAX_ANSWER);
     if speaks == Speaks::Answer {
-        let _ = stdout.read_to_end(&mut answer).await;
+        let _ = stdout.take(MAX_ANSWER).read_to_end(&mut answer).await;
         return answer;
     }
-    let (mut lines, mut group) = (BufReader::new(stdout).lines(), Beats::default());
-    while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(beat) = group.line(&line) {
+    let (mut lines, mut group) = (BufReader::new(stdout).take(MAX_LINE), Beats::default());
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).await.is_ok_and(|bytes| bytes > 0) {
+        if let Some(beat) = group.line(String::from_utf8_lossy(&line).trim_end()) {
             let _ = beats.send(beat).await;
         }
+        line.clear();
+        lines.set_limit(MAX_LINE);
     }
     answer
 }
@@ -194,6 +209,7 @@ async fn end(child: &mut Child, pid: u32, grace: Duration) {
         }
     }
     signal(pid, Signal::KILL);
+    let _ = child.start_kill(); // itself, too, in whatever group it is
     if let Err(error) = child.wait().await {
         tracing::warn!(error = %error, "a program in the cage could not be waited for");
     }

@@ -93,8 +93,9 @@ impl Arrival for Eye {
         Ok(())
     }
 
-    fn has(&self, bytes: u64) {
+    fn has(&self, bytes: u64) -> Result<(), StorageError> {
         self.has.store(bytes, Ordering::SeqCst);
+        Ok(())
     }
 }
 

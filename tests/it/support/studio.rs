@@ -34,7 +34,7 @@ pub fn tools() -> Tools {
 
 impl Studio {
     pub async fn open() -> Self {
-        let ffmpeg = Ffmpeg::find(tools(), true).await.unwrap();
+        let ffmpeg = Ffmpeg::find(tools(), true, &std::env::temp_dir()).await.unwrap();
         Self { ffmpeg, root: tempfile::Builder::new().prefix("eut-studio").tempdir().unwrap() }
     }
 
