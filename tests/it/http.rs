@@ -56,7 +56,9 @@ async fn what_makes_another_request_and_what_does_not() {
     let refused = send(other.to_string()).await.unwrap();
     let body: Value = refused.json().await.unwrap();
     assert_eq!(body["error"]["code"], "idempotency_conflict");
-    assert!(body["error"]["message"].as_str().unwrap().contains("whose hash begins with "), "{body}");
+    let says = body["error"]["message"].as_str().unwrap();
+    assert!(says.contains("whose hash begins with "), "{body}");
+    assert!(says.contains(&format!("that of job {}", first["job_id"].as_str().unwrap())), "{body}");
 }
 
 /// The job is committed, the answer is lost with the process; the client asks again, of another process.
