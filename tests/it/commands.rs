@@ -266,11 +266,14 @@ async fn a_job_that_goes_back_says_why_and_when_it_is_tried_again() {
     step(&scene, &pod, claim, JobStatus::Fetching).await;
     let (child, mut lines) = watching(&scene.cli(), job_id);
     hear(&mut lines, "fetching");
-    let met = JobFailure { code: "storage_connection".into(), ..JobFailure::default() };
+    // Long enough that it still waits when a busy machine has come to the terminal.
+    let wait = Some(600);
+    let met =
+        JobFailure { code: "storage_connection".into(), retry_after_seconds: wait, ..JobFailure::default() };
     store.fail_jobs(&pod, &[(claim, met)]).await.unwrap();
     let line = lines.next().unwrap().unwrap();
     let wait = line.strip_prefix("queued (storage_connection, again in ").and_then(|s| s.strip_suffix(" s)"));
-    assert!(wait.is_some_and(|wait| (1..=60).contains(&wait.parse::<u32>().unwrap())), "{line}");
+    assert!(wait.is_some_and(|wait| (540..=600).contains(&wait.parse::<u32>().unwrap())), "{line}");
 
     let mut script = on_a_terminal(&scene, job_id);
     let seen = read_until(&mut script, "storage_connection, again in ");
