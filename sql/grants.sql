@@ -36,7 +36,7 @@ grant execute on function
 grant execute on function
   euterpe.create_queue_v1, euterpe.pause_queue_v1, euterpe.resume_queue_v1,
   euterpe.add_requester_v1, euterpe.disable_requester_v1, euterpe.enable_requester_v1, euterpe.list_requesters_v1,
-  euterpe.add_api_key_v1, euterpe.revoke_api_key_v1,
+  euterpe.add_api_key_v1, euterpe.list_api_keys_v1, euterpe.revoke_api_key_v1,
   euterpe.next_signing_version_v1, euterpe.add_signing_secret_v1, euterpe.activate_signing_secret_v1,
   euterpe.retire_signing_secret_v1, euterpe.read_signing_secrets_v1,
   euterpe.list_wrapped_v1, euterpe.rewrap_v1, euterpe.kek_usage_v1,

@@ -172,8 +172,8 @@ begin
          case when i.outcome in ('accepted', 'replayed') then _id_time(coalesce(k.job_id, j.job_id)) end,
          case i.outcome
            when 'invalid' then v_complaints[i.ordinal]
-           when 'conflict' then format('idempotency key was used for another request, whose hash begins with %s',
-                                       left(encode(k.request_hash, 'hex'), 8))
+           when 'conflict' then format('idempotency key was used for another request, that of job %s, whose hash begins with %s',
+                                       k.job_id, left(encode(k.request_hash, 'hex'), 8))
          end
     from unnest(p_jobs) p
     left join unnest(v_jobs) j on j.ordinal = p.ordinal

@@ -40,6 +40,7 @@ const ANSWER: Duration = Duration::from_secs(75);
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
 /// No key is longer.
 const MAX_KEY: usize = 1024;
+const HINT: &str = "is euterpe-api there? --api or EUTERPE_API says where";
 
 /// Where the API is, and with which key it is asked.
 #[derive(Debug, clap::Args)]
@@ -71,7 +72,7 @@ impl Where {
                     .into(),
             )
         })?;
-        Ok(Api { base: self.api.clone(), key: Some(key) })
+        Ok(Api { base: self.api.clone(), key: Some(key), hint: HINT })
     }
 }
 
@@ -91,6 +92,8 @@ fn read_key(path: &Path) -> Result<Zeroizing<String>, Failure> {
 pub(super) struct Api {
     pub(super) base: Url,
     pub(super) key: Option<ApiKey>,
+    /// What to do when nobody answers.
+    pub(super) hint: &'static str,
 }
 
 /// What came back.
@@ -164,10 +167,7 @@ impl Api {
 
     async fn call(&self, request: Request<Full<Bytes>>) -> Result<Answer, NoAnswer> {
         let lost = |error: &dyn std::error::Error| {
-            NoAnswer(format!(
-                "no answer from {} ({error}): is euterpe-api there? --api or EUTERPE_API says where",
-                self.base
-            ))
+            NoAnswer(format!("no answer from {} ({error}): {}", self.base, self.hint))
         };
         let wire = timeout(CONNECT, self.connect()).await.map_err(|late| lost(&late))?;
         let wire = TokioIo::new(wire.map_err(|error| lost(&error))?);

@@ -4,11 +4,11 @@ use clap::Subcommand;
 use indicatif::ProgressBar;
 use jiff::Timestamp;
 use serde_json::json;
-use uuid::Uuid;
 
+use super::job::{self, HAND_OVER};
 use super::{Context, Failure, Report};
 use crate::domain::{JobId, RequesterId};
-use crate::store::{Steer, Store};
+use crate::store::{Steer, Store, StoreError};
 
 /// How many in one transaction.
 const BATCH: i32 = 200;
@@ -30,7 +30,8 @@ pub enum Command {
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=1000))]
         limit: i64,
     },
-    /// Make a new job of each; the old one says which.
+    /// Make a new job of each; the old one says which. A job that only rests as failed is given up with it; `euterpe
+    /// retry` tries that one again instead.
     ///
     /// Example: euterpe dead redrive 01a1eef4-4fa4-798f-9750-0e08ece63182 --why 'the bucket is there now'
     ///
@@ -39,8 +40,8 @@ pub enum Command {
     /// Example: euterpe dead redrive --all-matching --code egress_blocked --confirm 12
     Redrive {
         /// Which jobs.
-        #[arg(required_unless_present = "all_matching", value_name = "JOB")]
-        job_ids: Vec<Uuid>,
+        #[arg(required_unless_present = "all_matching", value_name = "JOB", value_parser = job::id)]
+        job_ids: Vec<JobId>,
         /// All that the filters leave, of the last 30 days.
         #[arg(long, conflicts_with = "job_ids")]
         all_matching: bool,
@@ -76,7 +77,21 @@ pub struct Filter {
     until: Option<Timestamp>,
 }
 
+impl Filter {
+    fn is_empty(&self) -> bool {
+        let Self { queue, requester, code, since, until } = self;
+        queue.is_none() && requester.is_none() && code.is_none() && since.is_none() && until.is_none()
+    }
+}
+
 pub(super) async fn run(context: &Context<'_>, command: Command) -> Result<Report, Failure> {
+    if let Command::Redrive { all_matching: true, filter, .. } = &command
+        && filter.is_empty()
+    {
+        return Err(Failure::Usage(
+            "all of them is too many: give --queue, --requester, --code, --since or --until".into(),
+        ));
+    }
     let store = context.store().await?;
     match command {
         Command::List { requester, code, limit } => {
@@ -131,10 +146,10 @@ async fn list(
 }
 
 /// One after the other; one that cannot be redriven does not keep the others from it.
-async fn redrive(store: &Store, job_ids: &[Uuid], why: Option<&str>) -> Result<Report, Failure> {
+async fn redrive(store: &Store, job_ids: &[JobId], why: Option<&str>) -> Result<Report, Failure> {
     let (mut lines, mut json, mut code) = (Vec::new(), Vec::new(), 0);
-    for job_id in job_ids.iter().copied().map(JobId) {
-        match store.redrive_job(job_id, None, None, why).await.map_err(Failure::from) {
+    for job_id in job_ids.iter().copied() {
+        match store.redrive_job(job_id, None, None, why).await.map_err(told) {
             Ok(new) => {
                 lines.push(format!("{job_id} is redriven as {new}"));
                 json.push(json!({"job_id": job_id, "redriven_as": new}));
@@ -149,6 +164,13 @@ async fn redrive(store: &Store, job_ids: &[Uuid], why: Option<&str>) -> Result<R
         }
     }
     Ok(Report::new(lines.join("\n"), json!(json)).with_code(code))
+}
+
+fn told(error: StoreError) -> Failure {
+    match error {
+        StoreError::CredentialsRequired(says) => Failure::Refused(says).and(HAND_OVER),
+        other => other.into(),
+    }
 }
 
 async fn count(store: &Store, steer: &Steer) -> Result<Report, Failure> {

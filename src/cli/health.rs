@@ -7,6 +7,9 @@ use url::Url;
 use super::api::Api;
 use super::{Context, Failure, Report};
 
+const HINT: &str =
+    "is a service there? Name the url of one: its EUTERPE_METRICS_LISTEN says where it listens";
+
 /// Whom to ask.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -17,7 +20,8 @@ pub struct Arguments {
 
 pub(super) async fn run(_: &Context<'_>, arguments: Arguments) -> Result<Report, Failure> {
     let (url, path) = (&arguments.url, arguments.url.path().to_owned());
-    let status = Api { base: url.clone(), key: None }.ask(Method::GET, &path, &[], None).await?.status;
+    let api = Api { base: url.clone(), key: None, hint: HINT };
+    let status = api.ask(Method::GET, &path, &[], None).await?.status;
     if status.is_success() {
         return Ok(Report::new(format!("{url} is ready"), json!({"url": url.as_str(), "is_ready": true})));
     }

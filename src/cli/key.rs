@@ -25,6 +25,13 @@ pub enum Command {
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3650))]
         days: Option<u32>,
     },
+    /// Which keys there are, of everybody or of one requester, and what has become of each. Nobody can show a key again.
+    ///
+    /// Example: euterpe key list acme
+    List {
+        /// Whose keys; default: everybody's.
+        requester_id: Option<RequesterId>,
+    },
     /// Make a key invalid, on every pod within a second.
     ///
     /// Example: euterpe key revoke k3v9x0q2m7ta --why 'found in a public repository'
@@ -40,6 +47,7 @@ pub enum Command {
 pub(super) async fn run(context: &Context<'_>, command: Command) -> Result<Report, Failure> {
     match command {
         Command::Add { requester_id, scopes, days } => add(context, requester_id, scopes, days).await,
+        Command::List { requester_id } => list(context, requester_id.as_ref()).await,
         Command::Revoke { key_id, why } => {
             let key_id = ApiKey::parse(&key_id).map_or(key_id, |key| key.id().to_owned());
             // What is no id may be a mistyped key, and an error message may be kept: it is not repeated.
@@ -89,4 +97,41 @@ async fn add(
             "expires_at": expires_at,
         }),
     ))
+}
+
+async fn list(context: &Context<'_>, requester: Option<&RequesterId>) -> Result<Report, Failure> {
+    let keys = context.store().await?.list_api_keys(requester).await?;
+    let time = |at: Option<Timestamp>, none: &str| at.map_or(none.to_owned(), |at| format!("{at:.0}"));
+    let rows: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let state = match (key.revoked_at, key.expires_at) {
+                (Some(at), _) => format!("revoked {at:.0}"),
+                (None, Some(at)) if key.is_valid => format!("ends {at:.0}"),
+                (None, Some(at)) => format!("ended {at:.0}"),
+                (None, None) => "no end".to_owned(),
+            };
+            vec![
+                key.key_id.clone(),
+                key.requester_id.clone(),
+                key.scopes.join(", "),
+                time(Some(key.created_at), ""),
+                time(key.last_used_at, "never"),
+                state,
+            ]
+        })
+        .collect();
+    let json = keys.iter().map(|key| {
+        json!({
+            "key_id": key.key_id, "requester_id": key.requester_id, "scopes": key.scopes, "is_valid": key.is_valid,
+            "created_at": key.created_at, "last_used_at": key.last_used_at, "expires_at": key.expires_at,
+            "revoked_at": key.revoked_at,
+        })
+    });
+    let text = if keys.is_empty() {
+        "no keys".to_owned()
+    } else {
+        Report::table(&["key", "requester", "may", "created", "last used", "state"], &rows)
+    };
+    Ok(Report::new(text, json.collect()))
 }

@@ -58,10 +58,13 @@ pub enum Command {
     /// Example: euterpe submit s3://media-in/42/clip.mov --output-prefix s3://media-out/42/ --idempotency-key clip-42
     ///
     /// With s3:// the credentials are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+    // Else clap takes what EUTERPE_API says for something that was asked for.
+    #[command(override_usage = "euterpe submit [OPTIONS] [FILE|URL]")]
     Submit(Box<submit::Arguments>),
     /// Follow a job until it has ended; how it ended is the exit code.
     ///
     /// Example: euterpe watch 01a1eef4-4fa4-798f-9750-0e08ece63182
+    #[command(override_usage = "euterpe watch [OPTIONS] <JOB_ID>")]
     Watch(watch::Arguments),
     /// Who may ask for work.
     #[command(subcommand)]

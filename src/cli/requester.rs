@@ -142,6 +142,6 @@ async fn list(context: &Context<'_>) -> Result<Report, Failure> {
             "disabled_at": one.disabled_at, "created_at": one.created_at,
         })
     });
-    let names = ["requester", "name", "weight", "open jobs", "requests", "state"];
+    let names = ["requester", "name", "weight", "max open", "requests", "state"];
     Ok(Report::new(Report::table(&names, &rows), json.collect()))
 }

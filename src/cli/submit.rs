@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
@@ -24,9 +25,8 @@ pub struct Arguments {
     /// A file below an allowed root of the service, or s3://bucket/key.
     #[arg(required_unless_present = "request", value_name = "FILE|URL")]
     source: Option<String>,
-    /// What to make of it; may be repeated: h264_480p, h264_720p, h264_1080p, hls_ladder, remux_mp4, aac_128k, mp3_192k,
-    /// opus_96k, flac, thumbnail_jpg.
-    #[arg(long, default_value = "h264_720p", value_parser = preset)]
+    /// What to make of it; may be repeated.
+    #[arg(long, default_value = "h264_720p", value_parser = presets())]
     preset: Vec<Preset>,
     /// Where outputs go: s3://bucket/prefix/ or file:///directory/.
     #[arg(long, value_name = "URL")]
@@ -202,8 +202,8 @@ fn credentials(context: &Context<'_>) -> Result<Value, Failure> {
     Ok(keys)
 }
 
-fn preset(name: &str) -> Result<Preset, String> {
-    serde_json::from_value(name.into()).map_err(|error| error.to_string())
+fn presets() -> impl TypedValueParser<Value = Preset> {
+    PossibleValuesParser::new(Preset::NAMES).try_map(|name| serde_json::from_value::<Preset>(name.into()))
 }
 
 fn path_of(preset: Preset) -> String {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 use super::api::{Api, Where};
+use super::job::{self, NEEDS_CREDENTIALS};
 use super::{Context, Failure, Report};
 use crate::domain::JobId;
 use crate::domain::transcode::StatusDocument;
@@ -25,14 +26,15 @@ const DEAD_LETTER: u8 = 6;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The job_id that `POST /transcode` answered.
-    job_id: Uuid,
+    #[arg(value_parser = job::id)]
+    job_id: JobId,
     #[command(flatten)]
     place: Where,
 }
 
 pub(super) async fn run(context: &Context<'_>, arguments: Arguments) -> Result<Report, Failure> {
     let api = arguments.place.open(context)?;
-    until_the_end(context, &api, JobId(arguments.job_id)).await
+    until_the_end(context, &api, arguments.job_id).await
 }
 
 /// Shows what happens, and answers with how it ended.
@@ -86,21 +88,41 @@ fn ended(job: &StatusDocument, document: Value) -> Report {
     }
     let error =
         job.error.as_ref().map_or(String::new(), |error| format!(": {}: {}", error.code, error.message));
-    let (next, code) = if status == "dead_letter" {
-        (format!("euterpe dead redrive {job_id}"), DEAD_LETTER)
-    } else {
-        (format!("euterpe retry {job_id}"), FAILED)
+    let is_exhausted = job.error.as_ref().is_some_and(|error| error.code == NEEDS_CREDENTIALS);
+    let (next, code) = match status.as_str() {
+        "dead_letter" if is_exhausted => (job::HAND_OVER.to_owned(), DEAD_LETTER),
+        "dead_letter" => (format!("euterpe dead redrive {job_id}"), DEAD_LETTER),
+        _ => (format!("euterpe retry {job_id}"), FAILED),
     };
     Report::new(format!("{job_id} {status}{error}\nnext: euterpe status {job_id}, {next}"), document)
         .with_code(code)
+}
+
+/// What makes another line, or another bar.
+#[derive(PartialEq)]
+struct Told {
+    status: String,
+    /// A job that goes back to the line again waits until another time.
+    again_at: Option<Timestamp>,
+    tenth: u8,
+}
+
+/// Why a job is back in the line, and when it is tried again.
+fn waits_for(job: &StatusDocument, now: Timestamp) -> Option<String> {
+    let error = job.error.as_ref().filter(|_| job.status == "queued")?;
+    let seconds = job.next_attempt_at.map(|at| at.duration_since(now).as_secs_f64().ceil());
+    Some(match seconds {
+        Some(seconds) if seconds > 0.0 => format!("{}, again in {seconds:.0} s", error.code),
+        _ => format!("{}, again soon", error.code),
+    })
 }
 
 /// Bars on a terminal, lines elsewhere, nothing beside JSON; always on stderr.
 struct Shown {
     bar: Option<ProgressBar>,
     is_silent: bool,
-    /// Status and tenth that were told last.
-    told: Option<(String, u8)>,
+    /// What was told last.
+    told: Option<Told>,
 }
 
 impl Shown {
@@ -121,31 +143,38 @@ impl Shown {
         if self.is_silent {
             return;
         }
+        let waits_for = waits_for(job, Timestamp::now());
         if stderr().is_terminal() {
-            return self.draw(&job.status, percent, detail);
+            return self.draw(job, percent, waits_for.unwrap_or(detail));
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 10")]
         let tenth = (percent / 10.0) as u8;
-        let now = Some((job.status.clone(), tenth));
-        if self.told != now {
-            self.told = now;
-            let how_far = progress.map_or(String::new(), |_| format!(" {percent:.0} % {detail}"));
+        if self.is_new(job, tenth) {
+            let how_far = match waits_for {
+                Some(why) => format!(" ({why})"),
+                None => progress.map_or(String::new(), |_| format!(" {percent:.0} % {detail}")),
+            };
             // A reader that has heard enough is no reason to stop watching.
             let _ = writeln!(stderr(), "{}", format!("{}{how_far}", job.status).trim_end());
         }
     }
 
+    fn is_new(&mut self, job: &StatusDocument, tenth: u8) -> bool {
+        let now = Some(Told { status: job.status.clone(), again_at: job.next_attempt_at, tenth });
+        let is_new = self.told != now;
+        self.told = now;
+        is_new
+    }
+
     /// One bar per phase; that of the last one stays as it was.
-    fn draw(&mut self, status: &str, percent: f64, detail: String) {
-        let is_new = self.told.as_ref().is_none_or(|(told, _)| told != status);
-        if is_new {
-            self.told = Some((status.to_owned(), 0));
-            if let Some(last) = self.bar.take() {
-                last.finish();
-            }
+    fn draw(&mut self, job: &StatusDocument, percent: f64, detail: String) {
+        if self.is_new(job, 0)
+            && let Some(last) = self.bar.take()
+        {
+            last.finish();
         }
         let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(100).with_prefix(status.to_owned());
+            let bar = ProgressBar::new(100).with_prefix(job.status.clone());
             let style =
                 ProgressStyle::with_template("{prefix:>11} {wide_bar} {percent:>3} % {elapsed} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -72,10 +72,12 @@ pub(super) async fn run(context: &Context<'_>, command: Command) -> Result<Repor
     let says = String::from_utf8_lossy(met.answer.as_deref().unwrap_or_default()).escape_debug().to_string();
     match (met.error_class, met.http_status) {
         (None, status) => Ok(Report::new(
-            format!("delivered: {} {says}", status.unwrap_or_default()),
+            format!("delivered: {} {says}", status.unwrap_or_default()).trim_end(),
             json!({"event_id": event_id, "http_status": status, "answer": says}),
         )),
-        (Some(class), Some(status)) => Err(Failure::Failed(format!("{class}: it answered {status} {says}"))),
+        (Some(class), Some(status)) => {
+            Err(Failure::Failed(format!("{class}: it answered {status} {says}").trim_end().to_owned()))
+        }
         (Some(class), None) => Err(Failure::Failed(format!("{class}: {says}"))),
     }
 }

@@ -3,6 +3,7 @@
 //! Statements are prepared once per connection, name their arguments and name the columns they read, so that
 //! a function may gain a newer sibling while this binary runs.
 
+mod api_key;
 mod count;
 mod error;
 mod facts;
@@ -31,6 +32,7 @@ use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
 
+pub use api_key::{ApiKey, ListedApiKey, NewApiKey};
 pub use error::{Result, StoreError};
 pub use facts::{GroupRole, ServerFacts};
 pub use functions::Functions;
@@ -39,7 +41,7 @@ pub use line::QueueDepth;
 pub use outbox::{ClaimedEvent, EventAnswered, Redeliver, Settled};
 pub use people::{DeadLetter, Explained, Health, Orphan, Steer, Steered, TimelineStep};
 pub use read::{Found, JobDocument, JobFilter, ListedJob, StoredAnswer};
-pub use requester::{ApiKey, NewApiKey, NewRequester, Requester};
+pub use requester::{NewRequester, Requester};
 pub use secret::{JobSecret, Refresh, StoredSecret};
 pub use signing::{KekUsage, NewlyWrapped, StoredSigningSecret, Wrapped, WrappedKey};
 pub use upkeep::UpkeepStep;

@@ -114,7 +114,7 @@ const RAW: &[(&[u8], ErrorCode, Option<&str>, &str)] = &[
 const CHANGED: &[(Base, &str, &str, &str, &str)] = &[
     // names
     (S3, "/sorce", "1", "/sorce", "did you mean source?"),
-    (S3, "/webhook_url", "1", "/webhook_url", "unknown field"),
+    (S3, "/webhook_url", "1", "/webhook_url", "did you mean status_webhook_url?"),
     (S3, "/statusWebhookUrl", r#""https://a.example.com""#, "/statusWebhookUrl", "status_webhook_url"),
     (S3, "/source/url", r#""s3://a/b""#, "/source/url", "did you mean uri?"),
     (S3, "/source/etag", "1", "/source/etag", "there are: uri, size_bytes, sha256"),

@@ -25,7 +25,8 @@ async fn a_requester_is_added_with_a_secret_and_given_a_key_that_is_shown_once()
     let listed = cli.json("requester list");
     assert_eq!(listed[1]["requester_id"], "zenith");
     assert_eq!(listed[1]["weight"], 3);
-    assert!(cli.say("requester list").out.contains("Zenith"));
+    let shown = cli.say("requester list").out;
+    assert!(shown.contains("Zenith") && shown.contains("max open"), "{shown}");
 
     let added = cli.json("key add zenith --scope transcode:read --days 30");
     let key = ApiKey::parse(added["key"].as_str().unwrap()).ok().unwrap();
@@ -213,6 +214,10 @@ async fn a_job_is_explained_cancelled_and_retried() {
         "{}",
         said.out
     );
+    // psql has functions, a shell has commands.
+    let next = format!("; `euterpe retry {failed}` tries it again");
+    assert!(said.out.contains(&next) && !said.out.contains("_v1"), "{}", said.out);
+    assert!(status["says"].as_str().unwrap().ends_with(&next), "{status}");
 
     assert_eq!(cli.json(&format!("retry {failed} --why again"))["status"], "queued");
     assert_eq!(cli.say(&format!("retry {failed}")).code, 4, "it does not rest any more");
@@ -233,6 +238,75 @@ async fn a_job_is_explained_cancelled_and_retried() {
     }
 }
 
+/// What a job that was given up needs next depends on why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_of_a_dead_letter_says_what_to_do_about_it() {
+    let db = TestDb::fresh().await;
+    let (cli, store, pod) = (Cli::new(&db), db.store(), worker("pod"));
+    for (code, next) in [
+        ("egress_blocked", "`euterpe dead redrive JOB` makes a new one of it"),
+        ("credential_refresh_exhausted", "new `credentials` with POST /transcode/retry"),
+    ] {
+        let job = db.running(&pod, JobStatus::Fetching).await;
+        let met = JobFailure { code: code.into(), ..JobFailure::default() };
+        store.fail_jobs(&pod, &[(job.claim, met)]).await.unwrap();
+        let job_id = job.claim.job_id.to_string();
+        let said = cli.say(&format!("status {job_id}")).out;
+        assert!(said.contains(&next.replace("JOB", &job_id)) && !said.contains("_v1"), "{said}");
+    }
+    // Its credentials are sealed to it: no operator can make a new job of it.
+    let job_id = sealed_job(&db, &ring(&[("one", 1)])).await;
+    store.cancel_job(job_id, None, None).await.unwrap();
+    let said = cli.say(&format!("dead redrive {job_id}"));
+    assert_eq!((said.code, said.out.contains("POST /transcode/retry")), (4, true), "{}", said.out);
+}
+
+/// Which keys there are: whose, for what, used or not, and what has become of them; never more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_listed_without_what_is_secret() {
+    let db = TestDb::fresh().await;
+    let (cli, store) = (Cli::new(&db), db.store());
+    assert_eq!(cli.say("key list").out, "no keys\n");
+    assert_eq!(cli.say("requester add zenith").code, 0);
+    let made: Vec<_> = ["acme", "acme --scope transcode:read --days 30", "zenith"]
+        .iter()
+        .map(|of| cli.json(&format!("key add {of}")))
+        .collect();
+    let id = |n: usize| made[n]["key_id"].as_str().unwrap();
+    store.find_api_key(id(0)).await.unwrap();
+    assert_eq!(cli.say(&format!("key revoke {}", id(2))).code, 0);
+
+    let listed = cli.json("key list");
+    let valid: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| (key["key_id"].as_str().unwrap(), key["is_valid"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(valid, [(id(0), true), (id(1), true), (id(2), false)], "{listed}");
+    let of_acme = cli.json("key list acme");
+    let ids: Vec<_> = of_acme.as_array().unwrap().iter().map(|key| key["key_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [id(0), id(1)], "oldest first, and nobody else's");
+    assert_eq!(of_acme[1]["scopes"], json!(["transcode:read"]));
+    assert!(of_acme[0]["last_used_at"].is_string() && of_acme[1]["last_used_at"].is_null(), "{of_acme}");
+
+    let shown = cli.say("key list").out;
+    let line = |n: usize| shown.lines().find(|line| line.contains(id(n))).unwrap();
+    assert!(line(0).ends_with("no end") && !line(0).contains("never"), "{shown}");
+    assert!(
+        line(1).contains("transcode:read  ") && line(1).contains("  never ") && line(1).contains("  ends "),
+        "{shown}"
+    );
+    assert!(line(2).contains("zenith") && line(2).contains("  revoked "), "{shown}");
+    for key in &made {
+        let secret = key["key"].as_str().unwrap();
+        assert!(
+            !format!("{listed}{shown}").contains(secret) && !listed.to_string().contains("hash"),
+            "{shown}"
+        );
+    }
+}
+
 /// Each way to fail has its exit code, says what to do next, and repeats no secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_has_its_exit_code_and_says_what_to_do_next() {
@@ -248,7 +322,8 @@ async fn a_failure_has_its_exit_code_and_says_what_to_do_next() {
         (cli(), "key add acme --scope everything", 2, "possible values: transcode:write, transcode:read"),
         (cli(), "key revoke nokey", 3, "there is no key nokey"),
         (cli(), "key revoke eut_k3v9x0q2m7ta_hunter2", 2, "that is no key id"),
-        (cli(), "status no-uuid", 2, "invalid value"),
+        (cli(), "status no-uuid", 2, "is not a job id, such as 01a1"),
+        (cli(), "key list nobody", 3, "there is no requester nobody"),
         (cli(), "secret rotate nobody", 3, "there is no requester nobody"),
         (cli().without("EUTERPE_DATABASE_URL"), "requester list", 2, "EUTERPE_DATABASE_URL is not set"),
         (cli().with("EUTERPE_DATABASE_URL", nowhere), "requester list", 1, "check EUTERPE_DATABASE_URL"),
@@ -274,6 +349,7 @@ async fn help_shows_exit_codes_and_examples() {
     for words in [
         "requester add",
         "key add",
+        "key list",
         "key revoke",
         "secret rotate",
         "secret activate",

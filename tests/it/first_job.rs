@@ -26,7 +26,7 @@ async fn the_commands_of_the_page_run_as_they_are_written() {
         .env("EUTERPE_DATABASE_URL", url_of(&db.config()))
         .env("EUTERPE_KEKS", KEK)
         .env("EUTERPE_KEY_PEPPER", PEPPER)
-        .env("EUTERPE_URL", &api.url)
+        .env("EUTERPE_API", &api.url)
         .kill_on_drop(true);
     let mut run = tokio::spawn(async move { shell.output().await.unwrap() });
 

@@ -7,6 +7,7 @@ mod support;
 
 mod backoff;
 mod bad_input;
+mod by_hand;
 mod cancel;
 mod circuits;
 mod cli;

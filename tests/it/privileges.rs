@@ -35,6 +35,7 @@ const MAY_EXECUTE: &[(&str, &[&str])] = &[
     ("heartbeat_events_v1", &["euterpe_webhook"]),
     ("heartbeat_jobs_v1", &["euterpe_transcode"]),
     ("kek_usage_v1", &["euterpe_operator"]),
+    ("list_api_keys_v1", &["euterpe_operator"]),
     ("list_requesters_v1", &["euterpe_operator"]),
     ("list_wrapped_v1", &["euterpe_operator"]),
     ("next_signing_version_v1", &["euterpe_operator"]),

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::api::KEK;
-use crate::support::receiver::{Got, Receiver};
+use crate::support::receiver::{Does, Got, Receiver};
 use crate::support::webhooks::{deliver_as_usual, hooked};
 use crate::support::{TestDb, requester, until, url_of};
 
@@ -407,6 +407,11 @@ async fn a_ping_is_signed_with_the_secrets_of_a_requester() {
     let both = of_acme(&words).output().unwrap();
     assert_eq!(both.status.code(), Some(2), "{}", String::from_utf8_lossy(&both.stderr));
     assert_eq!(receiver.got().len(), 1);
+
+    // An answer without a body leaves nothing behind its number.
+    let terse = Receiver::start(|_, _| Does::Answers(204)).await;
+    let plain = of_acme(&["webhook", "test", &terse.url(), "--requester", "acme"]).output().unwrap();
+    assert_eq!(String::from_utf8(plain.stdout).unwrap(), "delivered: 204\n");
 }
 
 /// It goes where webhooks may go: not to this machine, and it says why.

@@ -349,6 +349,9 @@ fn cancel_and_retry_name_a_job() {
     let keys = json!({"access_key_id": "a", "secret_access_key": "b"});
     assert!(retry(json!({"job_id": JOB, "credentials": keys})).unwrap().into_secret().is_some());
     retry(json!({"job_id": JOB, "expected_credential_version": 1})).unwrap_err();
+    let shown = blocks("docs/faces/transcode.md", "json retry\n");
+    assert_eq!(shown.len(), 1);
+    assert!(retry(shown[0].clone()).unwrap().into_secret().is_some());
 }
 
 #[test]

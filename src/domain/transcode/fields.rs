@@ -153,7 +153,7 @@ pub(super) fn text_complaint(text: &str, most: usize) -> Option<String> {
 fn unknown(what: &str, given: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
-        .map(|name| (strsim::jaro_winkler(given, name), name))
+        .map(|name| (likeness(given, name), name))
         .filter(|(likeness, _)| *likeness > 0.8)
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let all = known.join(", ");
@@ -161,6 +161,12 @@ fn unknown(what: &str, given: &str, known: &[&str]) -> String {
         Some((_, name)) => format!("is an unknown {what}; did you mean {name}? There are: {all}"),
         None => format!("is an unknown {what}; there are: {all}"),
     }
+}
+
+/// 0 to 1. A name of which a part was left out is as near as one with a slip: `webhook_url`, `status_webhook_url`.
+fn likeness(given: &str, name: &str) -> f64 {
+    let is_part = given.len() >= 5 && name.contains(given);
+    strsim::jaro_winkler(given, name).max(if is_part { 0.9 } else { 0.0 })
 }
 
 /// What a value is, with its article.

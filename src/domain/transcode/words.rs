@@ -18,6 +18,11 @@ macro_rules! words {
             $($(#[$doc])* #[serde(rename = $word)] $variant,)+
         }
 
+        impl $name {
+            /// How each is written.
+            pub const NAMES: &'static [&'static str] = &[$($word,)+];
+        }
+
         impl Word for $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)+];
 

@@ -43,7 +43,7 @@ impl Query {
     pub(super) fn number(&self, name: &str, least: u8, most: u8) -> Result<Option<u8>, Rejection> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.map(Some).ok_or_else(|| fault(name, format!("must be a whole number in {least}..={most}")))
+        number.map(Some).ok_or_else(|| fault(name, format!("must be a whole number from {least} to {most}")))
     }
 }
 
