@@ -108,6 +108,8 @@ async fn make_clip(path: &Path) -> anyhow::Result<()> {
         .args(["-c:a", "aac", "-movflags", "+faststart"])
         .arg(path)
         .stdin(Stdio::null())
+        // In a group of its own: Ctrl-C reaches us, and we say that we were interrupted, not that ffmpeg failed.
+        .process_group(0)
         .kill_on_drop(true)
         .output()
         .await
