@@ -47,6 +47,7 @@ mod order;
 mod outage;
 mod outbox;
 mod ownership;
+mod pages;
 mod partitions;
 mod people;
 mod pods;

@@ -164,6 +164,13 @@ async fn a_worker_without_room_does_not_claim() {
     assert_eq!(status["status"], "succeeded", "{status:#}");
     let workers = "select count(distinct worker_id) from euterpe.job_timeline where worker_id like 'pod-%'";
     assert_eq!(plant.db.one::<i64>(workers).await, 1);
+    let address = full.said().lines().find_map(|line| {
+        let (_, rest) = line.split_once("health and metrics listen=")?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    });
+    let ready =
+        reqwest::get(format!("http://{}/readyz", address.unwrap())).await.unwrap().text().await.unwrap();
+    assert!(ready.contains("\"cage\": \"landlock ") && ready.contains("low disk"), "{ready}");
     let detail =
         "select detail ->> 'no_room' like 'low disk%' from euterpe.workers where worker_id like 'pod-full#%'";
     assert!(plant.db.one::<bool>(detail).await);
