@@ -232,6 +232,16 @@ async fn hls_is_one_playlist_or_a_ladder_and_names_exactly_its_files() {
         }
         let played = probed(&public.join("many/index.m3u8"), "stream=codec_name");
         assert!(played.contains("h264") && played.contains("aac"), "{played}");
+        // Every segment of every rendition can be decoded to its end.
+        for playlist in ["index_360p.m3u8", "index_180p.m3u8"] {
+            let decoded = std::process::Command::new("ffmpeg")
+                .args(["-v", "error", "-nostdin", "-xerror", "-i"])
+                .arg(public.join("many").join(playlist))
+                .args(["-f", "null", "-"])
+                .output()
+                .unwrap();
+            assert!(decoded.status.success() && decoded.stderr.is_empty(), "{playlist}: {decoded:?}");
+        }
     }
 }
 
