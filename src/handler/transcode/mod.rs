@@ -183,7 +183,8 @@ impl Arrival for Arriving<'_> {
 
     fn has(&self, bytes: u64) -> Result<(), StorageError> {
         let expected = self.expected.get().copied().flatten();
-        if expected.is_none() {
+        let promised = self.promise.get().map_or(0, Promise::bytes);
+        if expected.is_none() && promised < Self::room_for(bytes) {
             // In steps: not every piece looks at the disk.
             self.insist_on_room(bytes.next_multiple_of(ROOM_AT_LEAST))?;
         }
