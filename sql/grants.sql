@@ -25,7 +25,7 @@ grant execute on function
 grant execute on function
   euterpe.claim_jobs_v1, euterpe.heartbeat_jobs_v1, euterpe.advance_jobs_v1, euterpe.complete_jobs_v1,
   euterpe.fail_jobs_v1, euterpe.release_jobs_v1, euterpe.read_job_secrets_v1, euterpe.begin_refreshes_v1,
-  euterpe.replace_credentials_v1, euterpe.read_signing_secrets_v1
+  euterpe.store_refreshed_v1, euterpe.read_signing_secrets_v1
   to euterpe_transcode;
 
 grant execute on function

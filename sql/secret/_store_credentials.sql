@@ -1,6 +1,6 @@
 -- _store_credentials: replace the storage credentials of a job, if nobody else did meanwhile.
 --
---   caller  replace_credentials_v1, retry_job_v1; they hold the job's row lock
+--   caller  replace_credentials_v1, retry_job_v1, store_refreshed_v1; they hold the job's row lock
 --   writes  job_secrets (purpose storage), inbox_jobs.credential_version + 1
 --   raises  22023  p_sealed is no sealed secret
 --           UT009  credential_version is not the expected one any more

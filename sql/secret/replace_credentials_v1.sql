@@ -1,6 +1,6 @@
 -- replace_credentials_v1: a requester brings new storage credentials for a job that has not ended.
 --
---   caller  euterpe-api for its requester; euterpe-transcode, when the answer to a refresh call carries them
+--   caller  euterpe-api for its requester
 --   writes  job_secrets, inbox_jobs.credential_version + 1
 --   raises  22023  p_sealed is no sealed secret
 --           UT002  the job has ended; a retry takes credentials of its own

@@ -128,6 +128,26 @@ impl Store {
         Ok(row.try_get("version")?)
     }
 
+    /// Stores what the answer to a refresh call carried, sealed to `expected` + 1, behind the fence of whoever asked.
+    pub async fn store_refreshed(
+        &self,
+        worker: &WorkerId,
+        claim: Claim,
+        expected: i32,
+        sealed: &Sealed,
+    ) -> Result<Outcome> {
+        const SQL: &str = "\
+            select euterpe.store_refreshed_v1(
+                     p_worker_id => $1, p_job_id => $2, p_claim_version => $3, p_claim_token => $4,
+                     p_expected_version => $5, p_sealed => $6) as outcome";
+        let Claim { job_id, version, token } = claim;
+        let rows = self
+            .rows(SQL, &[&worker.as_str(), &job_id.0, &version, &token, &expected, &Json(sealed)])
+            .await?;
+        let row = rows.first().ok_or_else(|| StoreError::UnexpectedAnswer("no row".into()))?;
+        outcome(row)
+    }
+
     /// Counts a refresh of each job; `true`: a storage call has worked since the last one.
     pub async fn begin_refreshes(
         &self,

@@ -281,6 +281,29 @@ async fn the_count_of_refreshes_belongs_to_the_job() {
     assert_eq!(db.job(claim.job_id).await["credential_refresh_count"], 3, "what is not heard is not counted");
 }
 
+/// Contract §4: what a worker stores of a refresh is fenced like all its writes.
+#[tokio::test]
+async fn only_the_owner_of_a_job_stores_what_a_refresh_answered() {
+    let db = TestDb::fresh().await;
+    let (store, dead, pod) = (db.store(), worker("pod-1"), worker("pod-2"));
+    let lost = asking(&db, &dead).await;
+    let keep = async |who: &WorkerId, claim: Claim, expected: i32| {
+        store.store_refreshed(who, claim, expected, &sealed("new")).await
+    };
+    assert_eq!(keep(&dead, lost, 1).await.unwrap(), Outcome::Ok);
+    let moved = keep(&dead, lost, 1).await.unwrap_err();
+    assert!(matches!(moved, StoreError::CredentialVersionMoved(_)), "{moved:?}");
+    db.wind(LEASE + Duration::from_secs(2)).await;
+    let claim = db.claim(&pod).await.claim;
+    for (who, claim) in [(&dead, lost), (&dead, claim), (&pod, Claim { token: lost.token, ..claim })] {
+        assert_eq!(keep(who, claim, 2).await.unwrap(), Outcome::Stale);
+    }
+    assert_eq!(keep(&pod, claim, 2).await.unwrap(), Outcome::Ok);
+    store.cancel_job(claim.job_id, None, None).await.unwrap();
+    assert_eq!(keep(&pod, claim, 3).await.unwrap(), Outcome::Cancelled);
+    assert_eq!(db.job(claim.job_id).await["credential_version"], 3);
+}
+
 /// A job in the line has no owner, no token and no worker; nulls are not those.
 #[tokio::test]
 async fn a_fence_of_nulls_is_not_heard() {
@@ -292,6 +315,11 @@ async fn a_fence_of_nulls_is_not_heard() {
     );
     assert_eq!(db.one::<String>(&sql).await, "stale");
     assert_eq!(db.job(id).await["credential_refresh_count"], 0);
+    let store = format!(
+        "select euterpe.store_refreshed_v1(null, '{id}', 0, null, 1,
+           '{{\"encrypted\": \"\\\\x00\", \"dek_wrapped\": \"\\\\x00\", \"kek_id\": \"k\", \"encryption_version\": 1}}')"
+    );
+    assert_eq!(db.one::<String>(&store).await, "stale");
     let event = format!(
         "select outcome || coalesce(kek_id, '') from euterpe.read_event_secrets_v1(
            null, array['{id}'::uuid], array[1], array[0::bigint], array[null::uuid])"

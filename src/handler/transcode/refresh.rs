@@ -12,7 +12,7 @@ use super::access::JobAccess;
 use super::ending::Stop;
 use crate::crypto::{Binding, KeyProvider, Secret, seal};
 use crate::domain::transcode::{Policy, StorageSecret, parse_refresh_answer};
-use crate::domain::{JobFailure, ReleaseReason, WorkerId};
+use crate::domain::{JobFailure, Outcome, ReleaseReason, WorkerId};
 use crate::egress::{Answer, Egress, Failure};
 use crate::handler::opening::Opener;
 use crate::handler::signers::{Signers, Unsigned, post};
@@ -151,13 +151,13 @@ impl Refresher {
         let binding = Binding::storage(job_id, job.requester, version + 1);
         let text = Secret::from(new.write().expose());
         let sealed = seal(self.opener.keys(), &binding, &text);
+        let claim = job.claim();
         let stored =
-            job.held.insist(|| self.store.replace_credentials(job_id, job.requester, version, &sealed)).await;
+            job.held.insist(|| self.store.store_refreshed(&self.worker, claim, version, &sealed)).await;
         match stored {
             // Somebody else put some meanwhile: theirs are newer.
-            Ok(_) | Err(StoreError::CredentialVersionMoved(_)) => Ok(()),
-            // Ended meanwhile: cancelled.
-            Err(StoreError::IllegalState(_) | StoreError::NotFound(_)) => Err(Stop::not_ours()),
+            Ok(Outcome::Ok) | Err(StoreError::CredentialVersionMoved(_)) => Ok(()),
+            Ok(_) => Err(Stop::not_ours()),
             Err(error) => Err(error.into()),
         }
     }
