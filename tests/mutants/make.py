@@ -407,6 +407,12 @@ MUTANTS = [
      ["secrets::three_refreshes_in_a_row_exhaust_and_a_storage_call_that_worked_breaks_the_row"]),
     ("nulls_may_refresh", "secret/begin_refreshes_v1.sql", "case when j.claim_token is null\n                  or (", "case when (",
      ["secrets::a_fence_of_nulls_is_not_heard"]),
+    ("refreshed_without_token", "secret/store_refreshed_v1.sql",
+     "(v_job.claim_version, v_job.claim_token, v_job.worker_id)\n        is distinct from (p_claim_version, p_claim_token, p_worker_id)",
+     "(v_job.claim_version, v_job.worker_id)\n        is distinct from (p_claim_version, p_worker_id)",
+     ["secrets::only_the_owner_of_a_job_stores_what_a_refresh_answered"]),
+    ("refreshed_by_nulls", "secret/store_refreshed_v1.sql", "v_job.claim_token is null\n     or ", "",
+     ["secrets::a_fence_of_nulls_is_not_heard"]),
     # Mending.
     ("nothing_is_mended", "upkeep/_mend_heads.sql", "    perform _advance_heads(v_jobs);\n", "",
      ["mend::a_head_that_is_in_no_line_is_put_there_counted_and_reported"]),
