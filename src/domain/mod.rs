@@ -18,6 +18,6 @@ pub use egress::{EgressFault, EgressPolicy, EgressPorts, is_local_name, is_publi
 pub use event::{BadEventId, Delivery, EventClaim, EventRef, EventReleaseReason};
 pub use job::{BadStatus, JobId, JobStatus, NewJob, Sealed};
 pub use requester::{BadRequesterId, RequesterId};
-pub use retry::{HttpFailure, JobFailure, ReleaseReason};
+pub use retry::{JobFailure, ReleaseReason};
 pub use secret::{Purpose, SealedParts};
 pub use worker_id::WorkerId;

@@ -2,34 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// What object storage or an endpoint answered, sorted by what helps against it.
-///
-/// A wider table, with the provider's own codes, belongs to the transcode handler; this is the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpFailure {
-    /// 423, 500, 502, 503, 504: try again later.
-    Retry,
-    /// 429: try again much later.
-    RetrySlow,
-    /// 401, 403: ask for new credentials first.
-    RefreshCredentials,
-    /// Anything else: trying again changes nothing.
-    GiveUp,
-}
-
-impl HttpFailure {
-    /// What the contract makes of a status code that is no success.
-    #[must_use]
-    pub fn of(status: u16) -> Self {
-        match status {
-            423 | 500 | 502 | 503 | 504 => Self::Retry,
-            429 => Self::RetrySlow,
-            401 | 403 => Self::RefreshCredentials,
-            _ => Self::GiveUp,
-        }
-    }
-}
-
 /// Why a job failed, as `fail_jobs_v1` takes it. What follows is looked up in `euterpe.error_codes`.
 #[derive(Debug, Clone, Default)]
 pub struct JobFailure {

@@ -2,27 +2,32 @@
 
 use std::time::Duration;
 
-use euterpe::domain::{HttpFailure, JobFailure, JobStatus, NewJob};
+use euterpe::domain::{JobFailure, JobStatus, NewJob};
+use euterpe::storage::{Cause, Doing, classify};
 use euterpe::store::Failed;
 
 use crate::support::{QUEUE, TestDb, worker};
 
-#[test]
-fn status_codes_mean_what_the_contract_says() {
-    for (status, meaning) in [
-        (423, HttpFailure::Retry),
-        (500, HttpFailure::Retry),
-        (502, HttpFailure::Retry),
-        (503, HttpFailure::Retry),
-        (504, HttpFailure::Retry),
-        (429, HttpFailure::RetrySlow),
-        (401, HttpFailure::RefreshCredentials),
-        (403, HttpFailure::RefreshCredentials),
-        (400, HttpFailure::GiveUp),
-        (404, HttpFailure::GiveUp),
-        (501, HttpFailure::GiveUp),
+#[tokio::test]
+async fn status_codes_mean_what_the_contract_says() {
+    let db = TestDb::fresh().await;
+    for (status, policy) in [
+        (423, "retry"),
+        (500, "retry"),
+        (502, "retry"),
+        (503, "retry"),
+        (504, "retry"),
+        (429, "retry_slow"),
+        (400, "rest"),
+        (404, "rest"),
+        (501, "rest"),
     ] {
-        assert_eq!(HttpFailure::of(status), meaning, "{status}");
+        let code = classify(status, None, "").code(Doing::Fetch);
+        let sql = format!("select policy from euterpe.error_codes where code = '{code}'");
+        assert_eq!(db.one::<String>(&sql).await, policy, "{status} is {code}");
+    }
+    for status in [401, 403] {
+        assert_eq!(classify(status, None, ""), Cause::Auth, "{status}: new credentials come first");
     }
 }
 
