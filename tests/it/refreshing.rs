@@ -36,18 +36,27 @@ fn in_bucket(endpoint: &str, bucket: &str, source: &str, prefix: &str, credentia
     })
 }
 
+/// Somebody who answers a refresh call with the keys of the server in this process.
+async fn handing_over(plant: &Plant) -> Owner {
+    let answer = || (200, json!({"credentials": written(&S3::credentials())}).to_string());
+    Owner::start(plant.secret.clone(), move |_| std::future::ready(answer()).boxed()).await
+}
+
+/// The same with fresh credentials of the real server, which live for seconds.
+async fn assuming_anew(plant: &Plant) -> Owner {
+    let answer = async || {
+        let keys = Seaweed::shared().await.assume_role().await;
+        (200, json!({"credentials": written(&keys)}).to_string())
+    };
+    Owner::start(plant.secret.clone(), move |_| answer().boxed()).await
+}
+
 /// Case 1: they expire while the job waits. One call, one version more, the same attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
     let (plant, weed) = (Plant::new().await, Seaweed::shared().await);
     weed.put("case1/clip.mp4", &clip(&plant)).await;
-    let owner = Owner::start(plant.secret.clone(), |_| {
-        async {
-            (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string())
-        }
-        .boxed()
-    })
-    .await;
+    let owner = assuming_anew(&plant).await;
     let keys = weed.assume_role().await;
     let short_lived = written(&keys);
     let mut request =
@@ -114,10 +123,7 @@ async fn a_requester_may_put_new_credentials_instead_of_answering_them() {
 async fn a_job_without_credentials_begins_with_the_refresh_call() {
     let (plant, s3) = (Plant::new().await, S3::start().await);
     s3.put("in/clip.mp4", &clip(&plant));
-    let owner = Owner::start(plant.secret.clone(), |_| {
-        async { (200, json!({"credentials": written(&S3::credentials())}).to_string()) }.boxed()
-    })
-    .await;
+    let owner = handing_over(&plant).await;
     let mut request = in_bucket(&s3.endpoint, s3s::BUCKET, "in/clip.mp4", "out/", &Value::Null);
     request["refresh_url"] = json!(owner.refresh_url);
     let _pod = plant.pod("pod-1", &QUICK).await;
@@ -161,10 +167,7 @@ async fn credentials_that_expire_in_mid_upload_are_refreshed_and_the_upload_goes
     let noise = plant.files().join("noise.wav");
     make(&noise, "-f lavfi -i anoisesrc=r=192000:d=150:seed=1 -ac 2 -c:a pcm_s24le");
     s3.put("in/noise.wav", &std::fs::read(&noise).unwrap());
-    let owner = Owner::start(plant.secret.clone(), |_| {
-        async { (200, json!({"credentials": written(&S3::credentials())}).to_string()) }.boxed()
-    })
-    .await;
+    let owner = handing_over(&plant).await;
     let good = written(&S3::credentials());
     let mut request = in_bucket(&s3.endpoint, s3s::BUCKET, "in/noise.wav", "out/", &good);
     request["outputs"] = json!([{"name": "a", "path": "a.flac", "preset": "flac"}]);
@@ -189,13 +192,7 @@ async fn credentials_that_expire_in_mid_upload_are_refreshed_and_the_upload_goes
 async fn an_output_outside_what_the_credentials_may_write_ends_the_job() {
     let (plant, weed) = (Plant::new().await, Seaweed::shared().await);
     weed.put("case4/clip.mp4", &clip(&plant)).await;
-    let owner = Owner::start(plant.secret.clone(), |_| {
-        async {
-            (200, json!({"credentials": written(&Seaweed::shared().await.assume_role().await)}).to_string())
-        }
-        .boxed()
-    })
-    .await;
+    let owner = assuming_anew(&plant).await;
     let fresh = written(&weed.assume_role().await);
     let mut request = in_bucket(&weed.endpoint, seaweed::BUCKET, "case4/clip.mp4", "elsewhere/", &fresh);
     request["refresh_url"] = json!(owner.refresh_url);
@@ -304,10 +301,7 @@ async fn a_refresh_that_leads_elsewhere_is_refused() {
 async fn what_a_store_answers_decides_what_becomes_of_the_job() {
     let plant = Plant::new().await;
     let bytes = clip(&plant);
-    let owner = Owner::start(plant.secret.clone(), |_| {
-        async { (200, json!({"credentials": written(&S3::credentials())}).to_string()) }.boxed()
-    })
-    .await;
+    let owner = handing_over(&plant).await;
     let _pod = plant.pod("pod-1", &QUICK).await;
     let late = |status, code| s3s::Refusal { retry_after: Some(60), ..refusal(status, code) };
     for (answer, status, code, version) in [
