@@ -73,7 +73,7 @@ begin
               case when d.to_status = 'dead_letter' then
                    jsonb_build_object(
                      'code', d.code, 'class', 'control', 'message', d.message, 'retryable', false,
-                     'phase', j.status, 'attempt', j.attempt_count, 'occurred_at', p_now) end,
+                     'phase', j.status, 'attempt', j.attempt_count, 'occurred_at', _utc(p_now)) end,
               null, null, null, null, null)::_step
         from inbox_jobs j
        cross join lateral (

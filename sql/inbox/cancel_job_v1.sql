@@ -46,7 +46,7 @@ begin
     (p_job_id, 'failed', null, null, null, null, null, 'cancelled',
      jsonb_build_object('code', 'cancelled', 'class', 'control', 'message', coalesce(left(p_why, 2000), 'cancelled'),
                         'retryable', false, 'phase', v_job.status, 'attempt', v_job.attempt_count,
-                        'occurred_at', v_now),
+                        'occurred_at', _utc(v_now)),
      null, null, null, null, null)::_step]);
 
   if p_requester_id is null then

@@ -48,7 +48,7 @@ begin
               'code', c.code, 'class', c.class, 'message', left(s.detail ->> 'message', 2000),
               'retryable', d.to_status = 'queued', 'phase', coalesce(s.detail ->> 'phase', j.status),
               'attempt', j.attempt_count, 'http_status', s.detail -> 'http_status',
-              'provider_code', left(s.detail ->> 'provider_code', 200), 'occurred_at', v_now),
+              'provider_code', left(s.detail ->> 'provider_code', 200), 'occurred_at', _utc(v_now)),
             null, null, null,
             case when d.to_status = 'queued'
                  then v_now + make_interval(secs => greatest(

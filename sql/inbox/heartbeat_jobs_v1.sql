@@ -52,7 +52,7 @@ begin
        set lease_expires_at = greatest(j.lease_expires_at,
                                        v_now + make_interval(secs => coalesce(p_lease_seconds, q.lease_seconds))),
            heartbeat_at     = v_now,
-           progress         = coalesce(s.progress || jsonb_build_object('updated_at', v_now), j.progress)
+           progress         = coalesce(s.progress || jsonb_build_object('updated_at', _utc(v_now)), j.progress)
       from said s, queues q
      where j.job_id = any (p_job_ids)
        and j.job_id = s.job_id

@@ -49,7 +49,7 @@ begin
                    case when not g.gives_back and j.attempt_count >= j.max_attempts then
                         jsonb_build_object('code', s.reason, 'class', 'control', 'retryable', false,
                           'message', 'handed back on its last attempt', 'phase', j.status,
-                          'attempt', j.attempt_count, 'occurred_at', v_now) end,
+                          'attempt', j.attempt_count, 'occurred_at', _utc(v_now)) end,
                    null, null, g.gives_back,
                    case when s.delay_seconds > 0
                         then v_now + make_interval(secs => least(s.delay_seconds, 86400)) end,

@@ -91,7 +91,7 @@ begin
            claim_token        = null,
            last_error         = jsonb_build_object(
                                   'class', case when e.unstarted_expiries >= 19 then 'never_settled' else 'lease_expired' end,
-                                  'occurred_at', p_now),
+                                  'occurred_at', _utc(p_now)),
            finished_at        = case when e.unstarted_expiries >= 19 then p_now end
       from unnest(v_jobs, v_sequences) as d (job_id, sequence)
      where e.job_id = any (v_jobs)

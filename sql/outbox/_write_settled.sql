@@ -38,7 +38,7 @@ begin
          claim_token        = null,
          last_error         = case when s.error_class is not null then
                                 jsonb_build_object('class', s.error_class, 'http_status', s.http_status,
-                                                   'attempt', e.attempt_count + 1, 'occurred_at', p_now) end,
+                                                   'attempt', e.attempt_count + 1, 'occurred_at', _utc(p_now)) end,
          finished_at        = case when s.to_status <> 'waiting' then p_now end
     from unnest(p_settled) s
    where e.job_id = any (v_ids)
@@ -63,7 +63,7 @@ begin
   if cardinality(v_gone) > 0 then
     update job_outbox_events e
        set status      = 'dead_letter',
-           last_error  = jsonb_build_object('class', 'gone', 'occurred_at', p_now),
+           last_error  = jsonb_build_object('class', 'gone', 'occurred_at', _utc(p_now)),
            finished_at = p_now
      where e.job_id = any (v_gone)
        and e.status = 'waiting'

@@ -53,7 +53,7 @@ begin
            heartbeat_at     = null,
            claim_token      = null,
            last_error       = case when s.reason in ('host_busy', 'unknown_kek')
-                                   then jsonb_build_object('class', s.reason, 'occurred_at', v_now)
+                                   then jsonb_build_object('class', s.reason, 'occurred_at', _utc(v_now))
                                    else e.last_error end
       from unnest(p_job_ids, p_sequences, p_claim_versions, p_claim_tokens, p_reasons, p_delay_seconds)
            as s (job_id, sequence, claim_version, claim_token, reason, delay_seconds)

@@ -46,7 +46,7 @@ begin
               case when j.attempt_count >= j.max_attempts then
                    jsonb_build_object('code', 'lease_expired', 'class', 'control', 'retryable', false,
                      'message', 'in somebody''s hands when the database was restored, on its last attempt',
-                     'phase', j.status, 'attempt', j.attempt_count, 'occurred_at', v_now) end,
+                     'phase', j.status, 'attempt', j.attempt_count, 'occurred_at', _utc(v_now)) end,
               null, null, null, null, null)::_step
         from inbox_jobs j
        where j.job_id = any (v_jobs)));

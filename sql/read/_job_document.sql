@@ -14,7 +14,6 @@ returns jsonb
 language plpgsql
 stable
 set search_path = euterpe, pg_catalog, pg_temp
-set timezone = 'UTC'
 as $$
 declare
   v_metadata jsonb;
@@ -53,15 +52,15 @@ begin
     'source',             v_source,
     'outputs',            coalesce(v_outputs, '[]'),
     'error',              case when p_job.status <> 'succeeded' then p_job.last_error end,
-    'next_attempt_at',    case when p_job.status = 'queued' then p_job.run_at end,
+    'next_attempt_at',    case when p_job.status = 'queued' then _utc(p_job.run_at) end,
     'timings_ms',         v_spent,
     'metadata',           coalesce(v_metadata, '{}'),
     'redriven_as',        p_job.redriven_as,
     'redrive_of',         p_job.redrive_of,
-    'created_at',         p_job.created_at,
-    'started_at',         p_job.started_at,
-    'updated_at',         p_job.updated_at,
-    'finished_at',        p_job.finished_at);
+    'created_at',         _utc(p_job.created_at),
+    'started_at',         _utc(p_job.started_at),
+    'updated_at',         _utc(p_job.updated_at),
+    'finished_at',        _utc(p_job.finished_at));
 end;
 $$;
 

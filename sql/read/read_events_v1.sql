@@ -19,7 +19,6 @@ language plpgsql
 stable
 security definer
 set search_path = euterpe, pg_catalog, pg_temp
-set timezone = 'UTC'
 as $$
 begin
   if not exists (select from inbox_jobs j where j.job_id = p_job_id and j.requester_id = p_requester_id) then
@@ -36,15 +35,15 @@ begin
            'status',          e.to_status,
            'previous_status', e.from_status,
            'reason',          e.reason,
-           'timestamp',       e.created_at,
+           'timestamp',       _utc(e.created_at),
            'delivery',        e.status,
-           'next_attempt_at', case when e.status = 'ready' then e.run_at end,
+           'next_attempt_at', case when e.status = 'ready' then _utc(e.run_at) end,
            'attempts',        coalesce(a.attempts, '[]')) order by e.sequence)
     from job_outbox_events e
     left join lateral (
          select jsonb_agg(jsonb_build_object(
                   'attempt',     t.attempt,
-                  'at',          t.started_at,
+                  'at',          _utc(t.started_at),
                   'http_status', t.http_status,
                   'error_class', t.error_class,
                   'duration_ms', t.duration_ms) order by t.attempt) as attempts

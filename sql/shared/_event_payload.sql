@@ -22,13 +22,12 @@ create or replace function euterpe._event_payload(
 returns text
 language plpgsql
 immutable
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
+set search_path = euterpe, pg_catalog, pg_temp
 as $$
 begin
   return json_build_object(
            'type',      'transcode.' || p_status,
-           'timestamp', to_char(p_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+           'timestamp', _utc(p_at),
            'event_id',  'evt_' || replace(p_job_id::text, '-', '') || '_' || p_sequence,
            'sequence',  p_sequence,
            'data',      (left(json_build_object(
@@ -39,7 +38,7 @@ begin
                            'final',           p_final,
                            'reason',          p_reason,
                            'attempt_count',   p_attempt_count,
-                           'metadata',        p_metadata)::text, -1)
+                           'metadata',        coalesce(p_metadata, '{}'))::text, -1)
                          || case when p_status = 'succeeded'
                                  then ', "outputs" : ' || coalesce(p_outputs, '[]')::text else '' end
                          || case when p_status in ('failed', 'dead_letter')

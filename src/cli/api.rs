@@ -89,16 +89,16 @@ fn read_key(path: &Path) -> Result<Zeroizing<String>, Failure> {
 }
 
 /// A service that is asked, with a key or without.
-pub(super) struct Api {
-    pub(super) base: Url,
-    pub(super) key: Option<ApiKey>,
+pub(crate) struct Api {
+    pub(crate) base: Url,
+    pub(crate) key: Option<ApiKey>,
     /// What to do when nobody answers.
-    pub(super) hint: &'static str,
+    pub(crate) hint: &'static str,
 }
 
 /// What came back.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// Null: it was no JSON.
     pub(super) body: Value,
@@ -118,8 +118,13 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 impl Api {
+    /// Where it is, to be followed by a path.
+    pub(crate) fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
     /// Makes one call. `path` begins with a slash and may have a query.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -209,7 +214,7 @@ fn tls() -> std::io::Result<TlsConnector> {
 
 impl Answer {
     /// The body of a good answer; of another, what it says and what to do.
-    pub(super) fn good(self) -> Result<Value, Failure> {
+    pub(crate) fn good(self) -> Result<Value, Failure> {
         if self.status.is_success() {
             return Ok(self.body);
         }

@@ -158,8 +158,8 @@ async fn redrive(store: &Store, job_ids: &[JobId], why: Option<&str>) -> Result<
             Err(failure @ (Failure::Failed(_) | Failure::Usage(_))) => return Err(failure),
             Err(failure) => {
                 code = failure.code();
-                lines.push(format!("{job_id} is not: {}", failure.says()));
-                json.push(json!({"job_id": job_id, "redriven_as": null, "error": failure.says()}));
+                lines.push(format!("{job_id} is not: {failure}"));
+                json.push(json!({"job_id": job_id, "redriven_as": null, "error": failure.to_string()}));
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Each reads what it needs, calls the store, and answers with a [`Report`]: lines for people, JSON for programs.
 
-mod api;
+pub(crate) mod api;
 mod dead;
 mod doctor;
 mod health;
@@ -11,6 +11,7 @@ mod job;
 mod kek;
 mod key;
 mod listen;
+pub(crate) mod progress;
 mod report;
 mod requester;
 mod secret;

@@ -1,6 +1,7 @@
 //! What a command answers, for people and for programs.
 
 use std::error::Error;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -97,11 +98,6 @@ impl Failure {
         self.parts().0
     }
 
-    /// What to tell.
-    pub(super) fn says(&self) -> &str {
-        self.parts().2
-    }
-
     /// The same, and what to do next.
     #[must_use]
     pub fn and(self, next: &str) -> Self {
@@ -114,6 +110,14 @@ impl Failure {
         }
     }
 }
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.parts().2)
+    }
+}
+
+impl Error for Failure {}
 
 impl From<StoreError> for Failure {
     /// The whole table of exit codes of the database's refusals, in one place.

@@ -6,6 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use hyper::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -13,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::Cluster;
-use super::bars::Bars;
 use super::house::{House, Plot, free_ports};
+use crate::cli::progress::Progress;
+use crate::domain::transcode::StatusDocument;
 
 /// Long enough to be seen, short enough not to bore.
 const CLIP_SECONDS: u32 = 12;
@@ -58,8 +61,8 @@ async fn show(house: &mut House) -> anyhow::Result<()> {
     println!("ffmpeg made a clip of {CLIP_SECONDS} s: {}\n", clip.display());
 
     let request = request(house, &clip);
-    println!("POST {}/transcode\n{request:#}\n", house.user.url());
-    let accepted = house.user.post("/transcode", &request).await?;
+    println!("POST {}/transcode\n{request:#}\n", house.api.url());
+    let accepted = house.api.ask(Method::POST, "/transcode", &[], Some(&request)).await?.good()?;
     let job_id = accepted["job_id"].as_str().context("no job_id")?.to_owned();
     println!("202 {accepted}\n");
 
@@ -139,7 +142,7 @@ async fn follow(
     job_id: &str,
     webhooks: &mut mpsc::UnboundedReceiver<Value>,
 ) -> anyhow::Result<(Value, usize)> {
-    let bars = Bars::new();
+    let mut progress = Progress::new(false);
     let (mut status, mut heard, end) = (Value::Null, 0, Instant::now() + DONE_WITHIN);
     let path = format!("/transcode/status?job_id={job_id}");
     let mut is_told = false;
@@ -149,8 +152,8 @@ async fn follow(
             bail!("not done after {} s: {status:#}", DONE_WITHIN.as_secs());
         }
         if !is_final(&status) {
-            status = house.user.get(&path).await?;
-            bars.show(&status);
+            status = house.api.ask(Method::GET, &path, &[], None).await?.good()?;
+            progress.show(&StatusDocument::deserialize(&status)?);
         }
         // Between two looks: whatever arrives.
         let until = Instant::now() + Duration::from_millis(200);
@@ -159,13 +162,13 @@ async fn follow(
         {
             let (verdict, event) = (event["verdict"].as_str().unwrap_or_default(), &event["event"]);
             let what = event["type"].as_str().unwrap_or_default();
-            bars.say(&format!("webhook {} {what:<22} {verdict}", event["sequence"]));
+            progress.say(&format!("webhook {} {what:<22} {verdict}", event["sequence"]));
             ensure!(verdict.starts_with("verified"), "a webhook was not verified");
             heard += 1;
             is_told |= event["data"]["final"] == true;
         }
     }
-    bars.done();
+    progress.done();
     Ok((status, heard))
 }
 

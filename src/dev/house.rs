@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use hyper::Method;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::tenant::{Tenant, command};
-use super::user::User;
 use super::{Cluster, Durability};
+use crate::cli::api::Api;
+use crate::crypto::ApiKey;
 use crate::store::migrate;
 
 /// Who uses it.
@@ -32,8 +34,8 @@ pub(super) struct House {
     tenants: Vec<Tenant>,
     cluster: Cluster,
     dir: PathBuf,
-    /// A requester with a key.
-    pub(super) user: User,
+    /// The API, asked by a requester with a key.
+    pub(super) api: Api,
     /// Where its webhooks go.
     pub(super) webhook_url: String,
     /// What everything was told.
@@ -73,7 +75,7 @@ impl House {
         make_keys(&dir, &settings).await?;
         let mut house = Self {
             tenants: Vec::new(),
-            user: User::of(&api_url, &settings)?,
+            api: Api { base: api_url.parse()?, key: None, hint: "its log in .euterpe/ says why" },
             webhook_url: format!("http://127.0.0.1:{receiver_port}/webhooks"),
             cluster,
             dir,
@@ -106,7 +108,7 @@ impl House {
     /// What a shell needs to be a requester here, and an operator; says where it is.
     pub(super) fn write_env(&self) -> anyhow::Result<PathBuf> {
         let mut env = self.env_of("euterpe");
-        env.push(("EUTERPE_API".into(), self.user.url().into()));
+        env.push(("EUTERPE_API".into(), self.api.url().into()));
         env.push(("EUTERPE_API_KEY".into(), fs::read_to_string(self.dir.join("api-key"))?.trim().into()));
         env.push(("MEDIA".into(), self.storage().display().to_string()));
         env.push(("WEBHOOK_URL".into(), self.webhook_url.clone()));
@@ -182,8 +184,13 @@ impl House {
             write_private(&kept, &key)?;
             key
         };
-        self.user.with_key(key);
+        self.api.key = Some(ApiKey::parse(&key).with_context(|| format!("bad key in {}", kept.display()))?);
         Ok(secret)
+    }
+
+    async fn is_served(&self) -> bool {
+        let asked = self.api.ask(Method::GET, "/readyz", &[], None).await;
+        asked.is_ok_and(|answer| answer.status.is_success())
     }
 
     /// Until the API answers, the workers say that they are ready, and the receiver listens.
@@ -195,7 +202,7 @@ impl House {
                 let said = tenant.said();
                 said.contains("started") || said.contains("listening on")
             });
-            if is_up && self.user.is_served().await {
+            if is_up && self.is_served().await {
                 return Ok(());
             }
             if Instant::now() >= end {

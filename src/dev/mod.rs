@@ -1,12 +1,10 @@
 //! For people who have neither a database nor a worker yet: a private Postgres, and all of Euterpe around it.
 
-mod bars;
 mod cluster;
 mod demo;
 mod house;
 mod stay;
 mod tenant;
-mod user;
 
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -36,7 +36,7 @@ pub async fn dev() -> anyhow::Result<()> {
 }
 
 async fn stay(house: &mut House) -> anyhow::Result<()> {
-    let (storage, url) = (house.storage(), house.user.url().to_owned());
+    let (storage, url) = (house.storage(), house.api.url().to_owned());
     let env = house.write_env()?;
     println!(
         "\nRequester {REQUESTER} may use {url}; its media may lie below {}.\n\n  \

@@ -1,9 +1,10 @@
 //! Contract §8, transactional part: every transition writes its event, in its transaction.
 
 use euterpe::domain::{JobFailure, JobStatus, NewJob};
+use euterpe::store::Found;
 use serde_json::{Value, json};
 
-use crate::support::{TestDb, worker};
+use crate::support::{TestDb, requester, worker};
 
 fn with_webhook(filter: &[&str]) -> NewJob {
     NewJob {
@@ -101,6 +102,63 @@ async fn failed_and_dead_letter_carry_the_normalized_error_and_say_what_is_final
             }
         }
     }
+}
+
+/// Every time in `value`, by its name.
+fn times_in(value: &Value) -> Vec<(String, String)> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, field)| match field.as_str() {
+                Some(text) if name.ends_with("_at") || name == "at" || name == "timestamp" => {
+                    vec![(name.clone(), text.to_owned())]
+                }
+                _ => times_in(field),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(times_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A receiver may compare the time in a webhook with that in the status document as text.
+#[tokio::test]
+async fn times_are_written_alike_everywhere_and_metadata_is_an_object() {
+    let db = TestDb::fresh().await;
+    db.run(&format!("alter database {} set timezone = 'Asia/Kolkata'", db.config().get_dbname().unwrap()))
+        .await;
+    let store = db.store_as("euterpe_test", 1);
+    let pod = worker("pod");
+    let id = db.enqueue_with(NewJob { metadata: None, ..with_webhook(&["transcode.*"]) }).await;
+    let job = db.claim(&pod).await;
+    db.advance_to(&pod, job.claim, JobStatus::Processing).await;
+    store.heartbeat_jobs(&pod, &[(job.claim, Some(json!({"percent": 1})))], None).await.unwrap();
+    let failure = |code: &str| JobFailure { code: code.into(), ..JobFailure::default() };
+    let read = async || {
+        let document = store.read_job(&requester("acme"), id).await.unwrap();
+        let Found::Here(document) = document else { panic!("{document:?}") };
+        document.document
+    };
+    let mut seen = times_in(&read().await);
+    store.fail_jobs(&pod, &[(job.claim, failure("storage_unavailable"))]).await.unwrap();
+    let document = read().await;
+    seen.extend(times_in(&document));
+    let Found::Here(events) = store.read_events(&requester("acme"), id).await.unwrap() else {
+        panic!("no events")
+    };
+    seen.extend(times_in(&events));
+    let bodies = payloads(&db).await;
+    seen.extend(bodies.iter().flat_map(times_in));
+
+    for name in ["created_at", "started_at", "updated_at", "next_attempt_at", "occurred_at", "timestamp"] {
+        assert!(seen.iter().any(|(seen, _)| seen == name), "no {name} in {seen:?}");
+    }
+    for (name, time) in &seen {
+        assert!(time.len() == "2026-11-18T12:00:00.123456Z".len() && time.ends_with('Z'), "{name}: {time}");
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{name}: {time}");
+    }
+    assert_eq!(events[0]["timestamp"], bodies[0]["timestamp"]);
+    assert_eq!((&document["metadata"], &bodies[0]["data"]["metadata"]), (&json!({}), &json!({})));
 }
 
 /// Filtered events, and all events of a job without a webhook, are in the timeline as `skipped`.

@@ -55,7 +55,7 @@ pub(super) async fn look(context: &Context<'_>, ring: Option<&Keyring>) -> Vec<C
 }
 
 fn says(error: StoreError) -> String {
-    Failure::from(error).says().to_owned()
+    Failure::from(error).to_string()
 }
 
 fn version(facts: &ServerFacts) -> Check {

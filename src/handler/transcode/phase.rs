@@ -66,11 +66,11 @@ impl<'a> Phase<'a> {
             *told = tenths;
         }
         self.job.held.report(json!({
-            "percent": (percent * 10.0).round() / 10.0,
+            "percent": in_tenths(percent),
             "phase": self.status.as_str(),
             "output": output,
             "speed": speed,
-            "eta_seconds": eta_seconds,
+            "eta_seconds": eta_seconds.map(in_tenths),
         }));
     }
 
@@ -84,4 +84,9 @@ impl<'a> Phase<'a> {
             _ => Stop::storage(error, doing),
         }
     }
+}
+
+/// Nobody wants to read more digits.
+fn in_tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
 }
