@@ -17,6 +17,23 @@ struct Told {
     tenth: u8,
 }
 
+/// What a job goes through, in order; each has a bar.
+const PHASES: [&str; 4] = ["queued", "fetching", "processing", "uploading"];
+
+/// The phases between two looks. `None`: it did not go on from `last`, it went back or failed.
+fn passed_over(last: &str, now: &str) -> Option<&'static [&'static str]> {
+    let place = |status: &str| PHASES.iter().position(|phase| *phase == status);
+    let now = if now == "succeeded" { PHASES.len() } else { place(now)? };
+    PHASES.get(place(last)? + 1..now)
+}
+
+fn bar(phase: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>11} {wide_bar} {percent:>3} % {elapsed} {msg}");
+    let bar = ProgressBar::new(100).with_prefix(phase);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
 /// Why a job is back in the line, and when it is tried again.
 fn waits_for(job: &StatusDocument, now: Timestamp) -> Option<String> {
     let error = job.error.as_ref().filter(|_| job.status == "queued")?;
@@ -60,7 +77,7 @@ impl Progress {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 10")]
         let tenth = (percent / 10.0) as u8;
-        if self.is_new(job, tenth) {
+        if self.is_new(&job.status, job.next_attempt_at, tenth) {
             let how_far = match waits_for {
                 Some(why) => format!(" ({why})"),
                 None => progress.map_or(String::new(), |_| format!(" {percent:.0} % {detail}")),
@@ -70,30 +87,35 @@ impl Progress {
         }
     }
 
-    fn is_new(&mut self, job: &StatusDocument, tenth: u8) -> bool {
-        let now = Some(Told { status: job.status.clone(), again_at: job.next_attempt_at, tenth });
+    fn is_new(&mut self, status: &str, again_at: Option<Timestamp>, tenth: u8) -> bool {
+        let now = Some(Told { status: status.to_owned(), again_at, tenth });
         let is_new = self.told != now;
         self.told = now;
         is_new
     }
 
-    /// One bar per phase; that of the last one stays as it was.
+    /// One bar per phase, also of those that were over between two looks; a finished one stays above the next.
     fn draw(&mut self, job: &StatusDocument, percent: f64, detail: String) {
-        if self.is_new(job, 0)
-            && let Some(last) = self.bar.take()
-        {
-            last.finish();
+        // Owned by somebody and not begun: for people it still waits.
+        let phase = if job.status == "claimed" { "queued" } else { job.status.as_str() };
+        let last = self.told.as_ref().map(|told| told.status.clone());
+        if self.is_new(phase, job.next_attempt_at, 0) {
+            let passed = last.as_deref().and_then(|last| passed_over(last, phase));
+            match (self.bar.take(), passed) {
+                (Some(bar), Some(_)) => bar.finish(),
+                (Some(bar), None) => bar.abandon(),
+                (None, _) => {}
+            }
+            for phase in passed.unwrap_or_default() {
+                bar(phase).finish();
+            }
+            self.bar = PHASES.iter().find(|one| **one == phase).map(|phase| bar(phase));
         }
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(100).with_prefix(job.status.clone());
-            let style =
-                ProgressStyle::with_template("{prefix:>11} {wide_bar} {percent:>3} % {elapsed} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 100")]
-        bar.set_position(percent as u64);
-        bar.set_message(detail);
+        if let Some(bar) = &self.bar {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is 0 to 100")]
+            bar.set_position(percent as u64);
+            bar.set_message(detail);
+        }
     }
 
     /// A line on stdout, above the bar.

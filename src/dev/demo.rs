@@ -20,7 +20,7 @@ use crate::cli::progress::Progress;
 use crate::domain::transcode::StatusDocument;
 
 /// Long enough to be seen, short enough not to bore.
-const CLIP_SECONDS: u32 = 12;
+const CLIP_SECONDS: u32 = 20;
 const DONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Shows one job from its request to its last webhook. Leaves its outputs and logs in `.euterpe/demo/`, and no process.

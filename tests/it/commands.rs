@@ -328,7 +328,7 @@ async fn on_a_terminal_there_are_bars() {
     store.complete_jobs(&pod, &[(claim, None, json!([]))]).await.unwrap();
     let mut rest = String::new();
     script.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
-    assert!(rest.contains(" succeeded"), "{rest}");
+    assert!(rest.contains(" uploading ") && rest.contains(" succeeded"), "{rest}");
     assert!(script.wait().unwrap().success());
 }
 

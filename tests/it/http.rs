@@ -197,7 +197,8 @@ async fn a_job_is_seen_as_it_is_all_its_life() {
     let seen = api.status(&job_id).await;
     assert_eq!((&seen["status"], &seen["credential_version"]), (&"queued".into(), &1.into()));
     assert_eq!((&seen["external_id"], &seen["metadata"]["tenant"]), (&"video-42".into(), &"acme".into()));
-    assert_eq!(seen["created_at"].as_str().unwrap()[..19], accepted["created_at"].as_str().unwrap()[..19]);
+    let listed: Value = api.get("/transcode").send().await.unwrap().json().await.unwrap();
+    assert_eq!([&seen["created_at"], &listed["jobs"][0]["created_at"]], [&accepted["created_at"]; 2]);
     serde_json::from_value::<euterpe::domain::transcode::StatusDocument>(seen).expect("as it is promised");
 
     let job = store.claim_jobs(QUEUE, &pod, 1, None).await.unwrap().remove(0);

@@ -4,12 +4,25 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::ErrorCode;
 use super::fault::{Fault, Rejection};
 use crate::domain::JobId;
+
+/// A time as SQL's `_utc` writes it, always with six digits: so equal times are equal texts, whoever wrote them.
+fn written<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{at:.6}"))
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn written_or_null<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => written(at, to),
+        None => to.serialize_none(),
+    }
+}
 
 /// `202` of `POST /transcode`: the job is kept, whatever happens to us now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -22,6 +35,7 @@ pub struct AcceptedAnswer {
     /// Your own name for it.
     pub external_id: Option<String>,
     /// When it was accepted.
+    #[serde(serialize_with = "written")]
     pub created_at: Timestamp,
     /// Where to ask about it.
     #[schema(example = "/transcode/status?job_id=01939f6e-8f00-7c3a-b2d1-0242ac120042")]
@@ -224,8 +238,10 @@ pub struct JobSummary {
     /// What last went wrong.
     pub error_code: Option<String>,
     /// When it was accepted.
+    #[serde(serialize_with = "written")]
     pub created_at: Timestamp,
     /// When it ended.
+    #[serde(serialize_with = "written_or_null")]
     pub finished_at: Option<Timestamp>,
 }
 

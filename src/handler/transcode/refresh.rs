@@ -108,7 +108,7 @@ impl Refresher {
         let event_id = format!("rfr_{}", Uuid::new_v4().simple());
         let body = json!({
             "type": "credentials.refresh_required",
-            "timestamp": Timestamp::now(),
+            "timestamp": format!("{:.6}", Timestamp::now()),
             "event_id": event_id,
             "data": {
                 "job_id": job.claim().job_id,
