@@ -10,11 +10,11 @@ setup: ## Install what is missing: PostgreSQL, plpgsql_check, tools from PyPI (s
 	@scripts/setup
 
 demo: setup ## A private Postgres, API, workers and a receiver; a clip, a job, its webhooks, its outputs
-	cargo build --quiet --bins
+	cargo build --bins
 	@cargo run --quiet --bin euterpe -- demo
 
 dev: setup ## The same, and it stays up until Ctrl-C; README.md has the first job
-	cargo build --quiet --bins
+	cargo build --bins
 	@cargo run --quiet --bin euterpe -- dev
 
 test: setup check ## Everything: check, unit and integration tests on a private PostgreSQL
@@ -51,4 +51,4 @@ psql: setup ## psql on a private database with everything loaded (kept in .euter
 
 clean: ## Remove what was built, and the private database
 	cargo clean
-	rm -rf .euterpe
+	rm -rf "$$(readlink -f .euterpe/pg)" .euterpe

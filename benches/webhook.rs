@@ -28,7 +28,8 @@ const QUEUE: &str = "transcode";
 
 #[tokio::main]
 async fn main() {
-    let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())));
+    let dir =
+        Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id()))).unwrap();
     let cluster =
         Cluster::start(&dir, Durability::Durable, &["shared_buffers=256MB", "max_wal_size=4GB"]).unwrap();
     run(&cluster).await;

@@ -15,7 +15,8 @@ pub struct Bench {
 
 impl Bench {
     pub fn start() -> Self {
-        let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())));
+        let dir = Cluster::place(&std::env::temp_dir().join(format!("euterpe-{}-bench", std::process::id())))
+            .unwrap();
         let settings = ["shared_buffers=512MB", "max_wal_size=4GB"];
         let cluster = Cluster::start(&dir, Durability::Durable, &settings).unwrap();
         Self { cluster, dir }

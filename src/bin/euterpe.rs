@@ -79,8 +79,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("cannot tell the current directory")?;
-    std::fs::create_dir_all(here.join(".euterpe")).context("cannot make .euterpe")?;
-    let dir = Cluster::place(&here.join(".euterpe/pg"));
+    let dir = Cluster::place(&here.join(".euterpe/pg")).context("cannot make .euterpe")?;
     // While `euterpe dev` runs here, its Postgres is the one to look at.
     let cluster = match Cluster::running(&dir) {
         Some(url) => Err(url),

@@ -57,8 +57,13 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             for migration in &report.migrations {
                 println!("applied {migration}");
             }
-            for function in &report.functions {
-                println!("loaded  sql/{function}");
+            // Of a new database nobody wants the list.
+            if report.migrations.iter().any(|migration| migration.starts_with("V1__")) {
+                println!("loaded  all of sql/, {} files", report.functions.len());
+            } else {
+                for function in &report.functions {
+                    println!("loaded  sql/{function}");
+                }
             }
             if report.migrations.is_empty() && report.functions.is_empty() {
                 println!("nothing to do");

@@ -118,11 +118,11 @@ impl Progress {
         }
     }
 
-    /// A line on stdout, above the bar.
-    pub(crate) fn say(&self, line: &str) {
+    /// Does something that writes, above the bar.
+    pub(crate) fn pause<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{line}")),
-            None => println!("{line}"),
+            Some(bar) => bar.suspend(write),
+            None => write(),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -140,9 +140,8 @@ impl Cluster {
     }
 
     /// A directory below which a private cluster can live: `wanted` itself, or a short one in `/var/tmp` when
-    /// its path is too long or root's server user could not enter it.
-    #[must_use]
-    pub fn place(wanted: &Path) -> PathBuf {
+    /// its path is too long or root's server user could not enter it; then `wanted` is a link to it.
+    pub fn place(wanted: &Path) -> io::Result<PathBuf> {
         let enterable = |path: &Path| {
             !geteuid().is_root()
                 || path
@@ -151,11 +150,17 @@ impl Cluster {
                     .all(|metadata| metadata.mode() & 0o001 != 0)
         };
         let parent = wanted.parent().unwrap_or(wanted);
+        fs::create_dir_all(parent)?;
         if wanted.as_os_str().len() <= 80 && enterable(parent) {
-            return wanted.to_owned();
+            return Ok(wanted.to_owned());
         }
         let name = hex::encode(&Sha256::digest(wanted.as_os_str().as_encoded_bytes())[..4]);
-        PathBuf::from(format!("/var/tmp/euterpe-{}-{name}", geteuid().as_raw()))
+        let elsewhere = PathBuf::from(format!("/var/tmp/euterpe-{}-{name}", geteuid().as_raw()));
+        // Whoever looks for it, `make clean` among them, finds it.
+        match symlink(&elsewhere, wanted) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(elsewhere),
+        }
     }
 }
 

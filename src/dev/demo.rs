@@ -14,8 +14,8 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::Cluster;
 use super::house::{House, Plot, free_ports};
+use super::{Cluster, tell};
 use crate::cli::progress::Progress;
 use crate::domain::transcode::StatusDocument;
 
@@ -43,7 +43,7 @@ pub async fn demo() -> anyhow::Result<()> {
 async fn open_and_show(plot: Plot, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let mut stop = pin!(stop);
     let mut house = tokio::select! {
-        opened = House::open(plot, &|line| println!("{line}")) => opened?,
+        opened = House::open(plot) => opened?,
         () = &mut stop => bail!("interrupted"),
     };
     let shown = tokio::select! {
@@ -58,29 +58,29 @@ async fn show(house: &mut House) -> anyhow::Result<()> {
     let mut webhooks = webhooks_of(house)?;
     let clip = house.storage().join("clip.mp4");
     make_clip(&clip).await?;
-    println!("ffmpeg made a clip of {CLIP_SECONDS} s: {}\n", clip.display());
+    tell(format_args!("ffmpeg made a clip of {CLIP_SECONDS} s: {}\n", clip.display()))?;
 
     let request = request(house, &clip);
-    println!("POST {}/transcode\n{request:#}\n", house.api.url());
+    tell(format_args!("POST {}/transcode\n{request:#}\n", house.api.url()))?;
     let accepted = house.api.ask(Method::POST, "/transcode", &[], Some(&request)).await?.good()?;
     let job_id = accepted["job_id"].as_str().context("no job_id")?.to_owned();
-    println!("202 {accepted}\n");
+    tell(format_args!("202 {accepted}\n"))?;
 
     let (status, heard) = follow(house, &job_id, &mut webhooks).await?;
     ensure!(status["status"] == "succeeded", "the job ended otherwise:\n{status:#}");
-    println!("\nGET /transcode/status?job_id={job_id}\n{status:#}\n");
-    println!("What happened, from psql (table euterpe.help names the rest):\n");
+    tell(format_args!("\nGET /transcode/status?job_id={job_id}\n{status:#}\n"))?;
+    tell("What happened, from psql (table euterpe.help names the rest):\n")?;
     timeline(house, &job_id).await?;
-    println!("The outputs:");
+    tell("The outputs:")?;
     for output in status["outputs"].as_array().into_iter().flatten() {
         let word = |name: &str| output[name].as_str().unwrap_or_default();
-        println!("  {:<6} {}", word("name"), word("uri").trim_start_matches("file://"));
+        tell(format_args!("  {:<6} {}", word("name"), word("uri").trim_start_matches("file://")))?;
     }
-    println!(
+    tell(format_args!(
         "\n{heard} webhooks arrived, each signature verified. Everything has been stopped; logs are in {}.",
         house.logs().display()
-    );
-    println!("Next: `make dev` keeps it all running, README.md has the first job with curl.");
+    ))?;
+    tell("Next: `make dev` keeps it all running, README.md has the first job with curl.")?;
     Ok(())
 }
 
@@ -162,7 +162,7 @@ async fn follow(
         {
             let (verdict, event) = (event["verdict"].as_str().unwrap_or_default(), &event["event"]);
             let what = event["type"].as_str().unwrap_or_default();
-            progress.say(&format!("webhook {} {what:<22} {verdict}", event["sequence"]));
+            progress.pause(|| tell(format_args!("webhook {} {what:<22} {verdict}", event["sequence"])))?;
             ensure!(verdict.starts_with("verified"), "a webhook was not verified");
             heard += 1;
             is_told |= event["data"]["final"] == true;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::tenant::{Tenant, command};
-use super::{Cluster, Durability};
+use super::{Cluster, Durability, tell};
 use crate::cli::api::Api;
 use crate::crypto::ApiKey;
 use crate::store::migrate;
@@ -54,7 +54,7 @@ pub(super) struct Plot {
 
 impl House {
     /// Starts everything, one after the other, and says so.
-    pub(super) async fn open(plot: Plot, say: &dyn Fn(&str)) -> anyhow::Result<Self> {
+    pub(super) async fn open(plot: Plot) -> anyhow::Result<Self> {
         let Plot { dir, database, ports: [api_port, receiver_port] } = plot;
         // Postgres may not be root, and must be able to enter.
         for name in ["logs", "work"] {
@@ -62,12 +62,12 @@ impl House {
         }
         fs::create_dir_all(dir.join("storage").join(REQUESTER))?;
         let cluster = Cluster::start(&database, Durability::Durable, &["max_connections=60"])?;
-        say(&format!("A private Postgres runs in {}.", database.display()));
+        tell(format_args!("A private Postgres runs in {}.", database.display()))?;
         let report = migrate::migrate(&cluster.url("postgres").parse()?).await?;
         let (migrations, functions) = (report.migrations.len(), report.functions.len());
-        say(&format!(
+        tell(format_args!(
             "euterpe-migrate applied {migrations} migrations and loaded {functions} files of sql/."
-        ));
+        ))?;
         make_logins(&cluster.url("postgres")).await?;
 
         let api_url = format!("http://127.0.0.1:{api_port}");
@@ -89,9 +89,9 @@ impl House {
         let with_secret = [("EUTERPE_WEBHOOK_SECRET".to_owned(), secret)];
         house.start("receiver", "euterpe", &["--json", "listen", "--listen", &listen], &with_secret)?;
         house.wait_until_ready().await?;
-        say(&format!(
+        tell(format_args!(
             "The API serves {api_url}; a transcode worker, a webhook worker and a receiver are there."
-        ));
+        ))?;
         Ok(house)
     }
 

@@ -7,13 +7,13 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::sleep;
 
-use super::Cluster;
 use super::house::{House, Plot, REQUESTER, free_ports};
+use super::{Cluster, tell};
 
 /// Starts everything in `.euterpe/` and stays up. What is in the database stays for the next start.
 pub async fn dev() -> anyhow::Result<()> {
     let dir = std::env::current_dir()?.join(".euterpe");
-    let database = Cluster::place(&dir.join("pg"));
+    let database = Cluster::place(&dir.join("pg"))?;
     if Cluster::running(&database).is_some() {
         anyhow::bail!(
             "`euterpe dev` runs here already, or `make psql` does: its Postgres is in {}",
@@ -23,40 +23,41 @@ pub async fn dev() -> anyhow::Result<()> {
     let plot = Plot { dir, database, ports: free_ports([8080, 8090])? };
     let mut stop = pin!(super::interrupted()?);
     let mut house = tokio::select! {
-        opened = House::open(plot, &|line| println!("{line}")) => opened?,
+        opened = House::open(plot) => opened?,
         () = &mut stop => return Ok(()),
     };
     let stayed = tokio::select! {
         ended = stay(&mut house) => ended,
         () = &mut stop => Ok(()),
     };
-    println!("stopping");
+    let told = tell("stopping");
     house.close().await;
-    stayed
+    stayed?;
+    Ok(told?)
 }
 
 async fn stay(house: &mut House) -> anyhow::Result<()> {
     let (storage, url) = (house.storage(), house.api.url().to_owned());
     let env = house.write_env()?;
-    println!(
+    tell(format_args!(
         "\nRequester {REQUESTER} may use {url}; its media may lie below {}.\n\n  \
          . {}     # in another terminal: EUTERPE_API, EUTERPE_API_KEY, MEDIA, WEBHOOK_URL; README.md goes on\n  \
          make psql\n\nWebhooks are shown here as they arrive; Ctrl-C stops everything.\n",
         storage.display(),
         env.display(),
-    );
+    ))?;
     let output = house.receiver_output();
     let print = async {
         if let Some(output) = output {
             let mut lines = BufReader::new(output).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                println!("{}", shown(&line));
+                tell(shown(&line))?;
             }
         }
-        std::future::pending::<()>().await;
+        std::future::pending().await
     };
     tokio::select! {
-        () = print => Ok(()),
+        ended = print => ended,
         ended = watch(house) => ended,
     }
 }

@@ -33,8 +33,8 @@ fn start(dir: &TempDir, command: &str) -> Child {
         .unwrap()
 }
 
-fn interrupt(child: &Child) {
-    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+fn send(signal: Signal, child: &Child) {
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// Processes that were started for `dir` or by `pid`, and still run: each has one of them in its arguments or settings.
@@ -86,14 +86,14 @@ fn the_first_job_runs_as_it_is_written() {
     let told = lines.by_ref().map_while(Result::ok).find(|line| line.contains("transcode.succeeded"));
     assert!(told.unwrap().contains("verified"));
 
-    interrupt(&dev);
+    send(Signal::INT, &dev);
     assert!(wait(&mut dev).success());
     assert_eq!(left_of(&dir, dev.id()), Vec::<String>::new());
     // And again: what it locked is free.
     let mut again = start(&dir, "dev");
     let mut lines = BufReader::new(again.stdout.take().unwrap()).lines();
     assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C stops everything")));
-    interrupt(&again);
+    send(Signal::INT, &again);
     assert!(wait(&mut again).success());
 }
 
@@ -118,21 +118,41 @@ fn the_demo_shows_everything_and_leaves_only_its_outputs() {
         assert!(output.contains(shown), "no {shown:?} in\n{output}");
     }
     assert!(dir.path().join(".euterpe/demo/storage/demo/outputs/hls/index.m3u8").is_file());
-    assert_eq!(left_of(&dir, pid), Vec::<String>::new());
-    assert!(!Path::new(&format!("/dev/shm/euterpe-{pid}-demo")).exists());
+    nothing_is_left_of_demo(&dir, pid, "at its end");
 }
 
-/// At moments spread over its life: before Postgres is there, while it migrates, while it encodes.
+fn nothing_is_left_of_demo(dir: &TempDir, pid: u32, when: &str) {
+    assert_eq!(left_of(dir, pid), Vec::<String>::new(), "{when}");
+    let database = format!("/dev/shm/euterpe-{pid}-demo");
+    assert!(!Path::new(&database).exists(), "{when}");
+}
+
+/// At moments spread over its life: before Postgres is there, while it migrates, while it encodes. By Ctrl-C, and by
+/// whoever closes the terminal.
 #[test]
 fn the_demo_may_be_interrupted_at_any_moment() {
-    for moment in [10, 300, 900, 1800, 3000, 4500] {
+    let moments = [10, 300, 900, 1800, 3000, 4500];
+    for (moment, signal) in
+        moments.into_iter().zip([Signal::INT, Signal::INT, Signal::HUP].into_iter().cycle())
+    {
         let dir = checkout();
         let mut demo = start(&dir, "demo");
         std::thread::sleep(Duration::from_millis(moment)); // a moment of another process's life, not of our time
-        interrupt(&demo);
+        send(signal, &demo);
         wait(&mut demo);
-        assert_eq!(left_of(&dir, demo.id()), Vec::<String>::new(), "after {moment} ms");
-        let database = format!("/dev/shm/euterpe-{}-demo", demo.id());
-        assert!(!Path::new(&database).exists(), "after {moment} ms");
+        nothing_is_left_of_demo(&dir, demo.id(), &format!("{signal:?} after {moment} ms"));
     }
+}
+
+/// `make demo | head`: it is told so by its first line that nobody reads, and stops in order.
+#[test]
+fn the_demo_may_lose_its_reader() {
+    let dir = checkout();
+    let mut demo = start(&dir, "demo");
+    drop(demo.stdout.take());
+    assert!(!wait(&mut demo).success());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut demo.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.starts_with("euterpe: Broken pipe"), "{said}");
+    nothing_is_left_of_demo(&dir, demo.id(), "without a reader");
 }
