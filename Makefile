@@ -43,8 +43,9 @@ mutants: setup ## Break what each test guards and see the test fail
 bench: setup ## Cost of each call beside pgbench, and flatness beside a plain skip-locked table, as ratios
 	cargo bench --bench queue --bench line --bench outbox --bench people --bench api --bench webhook --bench transcode
 
-schema: setup ## Write docs/schema.sql, the surface file of this release and the help in docs/cli.md as they are now
-	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release cli_page::
+schema: setup ## Write what follows from the code: docs/schema.sql, the surface file, the help and the answers of psql on the pages
+	EUTERPE_WRITE_SCHEMA=1 cargo test --test it -- schema:: rolling_upgrade::the_surface_file_of_this_release cli_page:: \
+	  operations::the_pages_show_what_psql_prints
 
 psql: setup ## psql on a private database with everything loaded (kept in .euterpe/)
 	cargo run --quiet --bin euterpe -- psql

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use crate::pages::is_a_test;
 use crate::support::TestDb;
 
 /// Each query lists offenders.
@@ -342,40 +344,14 @@ fn only_the_egress_guard_opens_connections() {
     assert!(!offenders.is_empty(), "there is a way out");
 }
 
-/// What a page says to hold names tests that exist.
+/// The mutants follow the functions they break, and name tests that exist.
 #[test]
-fn the_pages_name_tests_that_exist() {
-    let decisions = fs::read_dir("docs/adr").unwrap().map(|entry| entry.unwrap().path());
-    let decisions: Vec<_> = decisions
-        .filter(|path| !path.ends_with("README.md"))
-        .map(|path| path.to_str().unwrap().to_owned())
-        .collect();
-    let pages = [
-        ("docs/contract.md", 100),
-        ("docs/rolling-upgrades.md", 12),
-        ("docs/outbox.md", 15),
-        ("docs/operations.md", 9),
-        ("docs/ownership.md", 5),
-        ("docs/line.md", 5),
-        ("docs/security.md", 30),
-        ("docs/faces/transcode.md", 1),
-        ("docs/deployment.md", 8),
-        ("docs/logging.md", 4),
-        ("docs/webhooks.md", 15),
-        ("docs/cli.md", 10),
-    ];
-    for (page, at_least) in pages.into_iter().chain(decisions.iter().map(|page| (page.as_str(), 1))) {
-        let words = fs::read_to_string(page).unwrap();
-        let mut named = 0;
-        for reference in words.split('`').filter(|word| word.contains("::") && !word.contains(' ')) {
-            let (file, test) = reference.split_once("::").unwrap();
-            let source = fs::read_to_string(format!("tests/it/{file}.rs"))
-                .unwrap_or_else(|_| panic!("{page} names tests/it/{file}.rs"));
-            assert!(source.contains(&format!("fn {test}(")), "{page} names {reference}");
-            named += 1;
-        }
-        assert!(named >= at_least, "{page} names {named} tests");
-    }
+fn every_mutant_breaks_something() {
+    let checked = Command::new("tests/mutants/run").arg("--check").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let tests = String::from_utf8(checked.stdout).unwrap();
+    assert!(tests.lines().count() > 150, "{tests}");
+    tests.lines().for_each(|test| assert!(is_a_test(test), "tests/mutants/mutants.py names {test}"));
 }
 
 /// The index of decisions has every decision, by its title.

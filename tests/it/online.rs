@@ -5,15 +5,14 @@ use std::time::Duration;
 use euterpe::store::migrate::{MigrateError, status};
 use euterpe::store::online::{OnlineIndex, build};
 
+use crate::pages::block;
 use crate::rolling_upgrade::{Claimer, Pods};
 use crate::support::{TestDb, until};
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 fn buried() -> Vec<OnlineIndex> {
-    let text = "create index inbox_jobs_buried on euterpe.inbox_jobs (requester_id, job_id)
-                  where ended_as = 'dead_letter';";
-    vec![OnlineIndex::parse(text).unwrap()]
+    vec![OnlineIndex::parse(&block("migrations/online/README.md", "```sql\n")).unwrap()]
 }
 
 /// The parent's index is valid, and every partition has a valid one of its own below it.

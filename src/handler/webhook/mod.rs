@@ -111,16 +111,16 @@ where
         let met = match self.deliver(&event, held).await {
             Ok(met) => met,
             Err(Unsent::Later(reason, delay)) => {
-                let outcome = reason.as_str();
-                metrics::counter!("euterpe_deliveries_total", "outcome" => outcome).increment(1);
-                tracing::debug!(event_id = event.event_id, outcome, "not tried");
+                let why = reason.as_str();
+                metrics::counter!("euterpe_deliveries_put_off_total", "reason" => why).increment(1);
+                tracing::debug!(event_id = event.event_id, why, "put off");
                 return EventEnding::Released(reason, delay);
             }
             Err(Unsent::Failed(class, why)) => {
                 Delivery { answer: Some(why.into_bytes()), ..Delivery::failed(class) }
             }
         };
-        tell(&event, met.error_class.as_deref().unwrap_or("delivered"), &met);
+        tell(&event, met.error_class.as_deref().unwrap_or("accepted"), &met);
         EventEnding::Tried(met)
     }
 }
@@ -151,7 +151,7 @@ fn unopened(error: &OpenError) -> Unsent {
 
 /// One line and three numbers per attempt. The origin may be shown, the rest of the url may not.
 fn tell(event: &ClaimedEvent, outcome: &str, met: &Delivery) {
-    metrics::counter!("euterpe_deliveries_total", "outcome" => outcome.to_owned()).increment(1);
+    metrics::counter!("euterpe_delivery_attempts_total", "met" => outcome.to_owned()).increment(1);
     if met.http_status.is_some() {
         metrics::histogram!("euterpe_delivery_seconds").record(f64::from(met.duration_ms) / 1000.0);
     }

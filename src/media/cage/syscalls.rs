@@ -91,13 +91,13 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn calls_by_other_numbers_are_denied() {
         let asked = std::thread::spawn(|| {
-            seccompiler::apply_filter(&super::OTHER_NUMBERS).unwrap();
+            assert!(seccompiler::apply_filter(&super::OTHER_NUMBERS).is_ok());
             let getpid = "import ctypes; c = ctypes.CDLL(None, use_errno=True); \
                           print(c.syscall(39) > 0, c.syscall(0x40000000 + 39), ctypes.get_errno())";
-            std::process::Command::new("python3").args(["-c", getpid]).output().unwrap()
+            std::process::Command::new("python3").args(["-c", getpid]).output().map(|said| said.stdout)
         });
-        let said = asked.join().unwrap();
-        assert_eq!(String::from_utf8_lossy(&said.stdout), "True -1 1\n", "{said:?}");
+        let said = asked.join().map(Result::unwrap_or_default).unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(&said), "True -1 1\n");
     }
 
     #[test]

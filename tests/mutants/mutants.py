@@ -1,15 +1,7 @@
-#!/usr/bin/env python3
-"""Writes tests/mutants/*.patch from the list below, so that a mutant follows when the function it breaks is edited.
+"""What each test guards, removed: (name, file or files below sql/, what is there, what takes its place, tests that must go red).
 
-Each mutant removes one thing that a test guards: (name, file or files below sql/, what is there, what takes its place, tests
-that must go red). Run this after editing a function; it complains when a mutant no longer applies.
+Several changes at once are a list of pairs. tests/mutants/run applies them; it complains when one no longer applies.
 """
-
-import difflib
-import pathlib
-
-HERE = pathlib.Path(__file__).parent
-SQL = HERE.parent.parent / "sql"
 
 MUTANTS = [
     ("transition_without_table", "shared/_transition.sql",
@@ -443,29 +435,3 @@ MUTANTS = [
     ("the_active_signing_secret_is_retired", "secret/retire_signing_secret_v1.sql", "if p_version = v_active then", "if false then",
      ["keys::a_leaked_signing_secret_is_retired_at_once_but_never_the_active_one"]),
 ]
-
-
-def main():
-    patches = {}
-    for name, path, before, after, tests in MUTANTS:
-        good = {file: (SQL / file).read_text() for file in path.split(" + ")}
-        bad = dict(good)
-        for there, instead in before if isinstance(before, list) else [(before, after)]:
-            if not any(there in text for text in bad.values()):
-                raise SystemExit(f"{name}: sql/{path} no longer contains {there!r}")
-            bad = {file: text.replace(there, instead) for file, text in bad.items()}
-        patch = "".join(f"Test: {test}\n" for test in tests) + "\n"
-        for file in good:
-            lines = [text[file].splitlines(True) for text in (good, bad)]
-            patch += "".join(difflib.unified_diff(*lines, f"a/{file}", f"b/{file}"))
-        if name in patches:
-            raise SystemExit(f"{name}: there are two of that name")
-        patches[name] = patch
-    for old in HERE.glob("*.patch"):
-        old.unlink()
-    for name, patch in patches.items():
-        (HERE / f"{name}.patch").write_text(patch)
-
-
-if __name__ == "__main__":
-    main()
