@@ -25,9 +25,10 @@ mod upkeep;
 mod wake;
 mod worker;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use scopeguard::{ScopeGuard, guard};
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Row};
@@ -46,6 +47,10 @@ pub use secret::{JobSecret, Refresh, StoredSecret};
 pub use signing::{KekUsage, NewlyWrapped, StoredSigningSecret, Wrapped, WrappedKey};
 pub use upkeep::UpkeepStep;
 pub use wake::{Wakeup, Wakeups};
+
+/// A call that is given up after less than this was not hanging: its connection is kept, so that callers who come and go
+/// do not cost a connection each.
+const HANGS: Duration = Duration::from_secs(1);
 
 /// The queue, as the rest of the program sees it. Cheap to clone.
 #[derive(Clone)]
@@ -120,12 +125,20 @@ impl Store {
 
     /// Runs one prepared statement and gives back its rows.
     async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
-        let client = self.client().await?;
-        if let Ok(answer) = timeout(self.answers_in, ask(&client, sql, params)).await {
-            return answer;
+        let (client, asked) = (self.client().await?, Instant::now());
+        // Given up, here or by whoever waits for us, as a heartbeat is: the next caller would stand behind this call.
+        let client = guard(client, |client| {
+            if asked.elapsed() >= HANGS {
+                drop(Object::take(client));
+            }
+        });
+        match timeout(self.answers_in, ask(&client, sql, params)).await {
+            Ok(answer) => {
+                drop(ScopeGuard::into_inner(client)); // back to the pool
+                answer
+            }
+            Err(_) => Err(StoreError::Unavailable("no answer in time".into())),
         }
-        drop(Object::take(client)); // the next caller would stand behind this call
-        Err(StoreError::Unavailable("no answer in time".into()))
     }
 }
 

@@ -59,10 +59,15 @@ impl Events {
 impl Lane for Events {
     type Item = ClaimedEvent;
     type Claim = EventClaim;
+    type About = EventRef;
     type Ending = EventEnding;
 
     fn claim_of(item: &ClaimedEvent) -> EventClaim {
         item.claim
+    }
+
+    fn about(claim: EventClaim) -> EventRef {
+        claim.event
     }
 
     fn name_of(claim: EventClaim) -> String {

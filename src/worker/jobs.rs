@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Answer, Claimed, Lane, Lease};
-use crate::domain::{Claim, JobFailure, Outcome, ReleaseReason, WorkerId};
+use crate::domain::{Claim, JobFailure, JobId, Outcome, ReleaseReason, WorkerId};
 use crate::store::{Answered, ClaimedJob, Failed, Renewed, Result, Store};
 
 /// Claims jobs from one queue.
@@ -43,10 +43,15 @@ pub enum JobEnding {
 impl Lane for Jobs {
     type Item = ClaimedJob;
     type Claim = Claim;
+    type About = JobId;
     type Ending = JobEnding;
 
     fn claim_of(item: &ClaimedJob) -> Claim {
         item.claim
+    }
+
+    fn about(claim: Claim) -> JobId {
+        claim.job_id
     }
 
     fn name_of(claim: Claim) -> String {
@@ -118,7 +123,7 @@ impl Lane for Jobs {
 }
 
 /// The answer about one job, wherever it stands; none means that the database does not know the job.
-fn found<T>(answers: &[T], claim: &Claim, read: impl Fn(&T) -> (crate::domain::JobId, Outcome)) -> Outcome {
+fn found<T>(answers: &[T], claim: &Claim, read: impl Fn(&T) -> (JobId, Outcome)) -> Outcome {
     let mine = answers.iter().map(read).find(|(job_id, _)| *job_id == claim.job_id);
     mine.map_or(Outcome::Stale, |(_, outcome)| outcome)
 }

@@ -4,7 +4,7 @@
 //! a claim is stale or cancelled, the work is stopped. While the database is away the work goes on and the beats go on
 //! trying; but nothing may be published until a claim has been proven again ([`Held::prove`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,13 +51,15 @@ pub(super) struct Keeper<L: Lane> {
 }
 
 struct Hands<L: Lane> {
-    items: Mutex<HashMap<L::Claim, Item>>,
+    /// By what they are about: of two claims of one thing only the newer can be ours.
+    items: Mutex<HashMap<L::About, Item<L>>>,
     beat_now: Notify,
     /// Number of the newest beat that has begun; what is confirmed by a later one was true after now.
     begun: watch::Sender<u64>,
 }
 
-struct Item {
+struct Item<L: Lane> {
+    claim: L::Claim,
     progress: Option<Value>,
     standing: watch::Sender<Standing>,
 }
@@ -87,10 +89,14 @@ impl<L: Lane> Keeper<L> {
         Self { hands, _beats: AbortOnDropHandle::new(beats) }
     }
 
-    /// From now on the lease of `claim` is kept.
+    /// From now on the lease of `claim` is kept. An older claim of the same thing is lost: its lease lapsed while we could
+    /// not speak, and the thing came back to us. Nobody else would tell whoever works on it.
     pub(super) fn take(&self, claim: L::Claim) -> Held<L> {
         let (standing, receiver) = watch::channel(Standing::Ours(0));
-        self.hands.items().insert(claim, Item { progress: None, standing });
+        let older = self.hands.items().insert(L::about(claim), Item { claim, progress: None, standing });
+        if let Some(older) = older {
+            older.standing.send_replace(Standing::Lost(Lost(Outcome::Stale)));
+        }
         Held { claim, hands: Arc::clone(&self.hands), standing: receiver }
     }
 }
@@ -104,7 +110,7 @@ impl<L: Lane> Held<L> {
 
     /// How far it is; the next beat carries it.
     pub fn report(&self, progress: Value) {
-        if let Some(item) = self.hands.items().get_mut(&self.claim) {
+        if let Some(item) = in_hand::<L>(&mut self.hands.items(), self.claim) {
             item.progress = Some(progress);
         }
     }
@@ -155,12 +161,15 @@ impl<L: Lane> Held<L> {
 
 impl<L: Lane> Drop for Held<L> {
     fn drop(&mut self) {
-        self.hands.items().remove(&self.claim);
+        let mut items = self.hands.items();
+        if in_hand::<L>(&mut items, self.claim).is_some() {
+            items.remove(&L::about(self.claim));
+        }
     }
 }
 
 impl<L: Lane> Hands<L> {
-    fn items(&self) -> MutexGuard<'_, HashMap<L::Claim, Item>> {
+    fn items(&self) -> MutexGuard<'_, HashMap<L::About, Item<L>>> {
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,16 +177,23 @@ impl<L: Lane> Hands<L> {
     async fn beat(&self, lane: &L, lease: Lease) -> bool {
         self.begun.send_modify(|number| *number += 1);
         let number = *self.begun.borrow();
-        let beats: Vec<_> =
-            self.items().iter().map(|(claim, item)| (*claim, item.progress.clone())).collect();
-        let mut all_answered = true;
-        for batch in beats.chunks(BATCH) {
+        let beats: Vec<_> = self.items().values().map(|item| (item.claim, item.progress.clone())).collect();
+        let (mut all_answered, mut batches) = (true, beats.chunks(BATCH).collect::<VecDeque<_>>());
+        while let Some(batch) = batches.pop_front() {
             // A call that hangs is given up, so that the next one may find a better connection.
             match timeout(lease.beat_every.max(Duration::from_secs(1)), lane.heartbeat(batch)).await {
                 Ok(Ok(outcomes)) => self.note(number, batch, &outcomes),
                 Ok(Err(error)) => {
-                    tracing::warn!(error = causes(&error), items = batch.len(), "missed a heartbeat");
-                    all_answered = false;
+                    // Refused as a whole because of one: that one alone is to lose its lease.
+                    let is_refused = !matches!(error, StoreError::Unavailable(_)) && batch.len() > 1;
+                    tracing::warn!(
+                        error = causes(&error),
+                        items = batch.len(),
+                        is_refused,
+                        "missed a heartbeat"
+                    );
+                    batches.extend(batch.chunks(1).filter(|_| is_refused));
+                    all_answered &= is_refused;
                 }
                 Err(_) => {
                     tracing::warn!(items = batch.len(), "missed a heartbeat: no answer in time");
@@ -191,7 +207,7 @@ impl<L: Lane> Hands<L> {
     fn note(&self, number: u64, batch: &[(L::Claim, Option<Value>)], outcomes: &[Outcome]) {
         let mut items = self.items();
         for ((claim, told), outcome) in batch.iter().zip(outcomes) {
-            let Some(item) = items.get_mut(claim) else { continue }; // settled meanwhile
+            let Some(item) = in_hand::<L>(&mut items, *claim) else { continue }; // settled or lost meanwhile
             match outcome {
                 Outcome::Ok => {
                     if item.progress == *told {
@@ -205,6 +221,11 @@ impl<L: Lane> Hands<L> {
             }
         }
     }
+}
+
+/// The item of `claim`, unless a newer claim has taken its place.
+fn in_hand<L: Lane>(items: &mut HashMap<L::About, Item<L>>, claim: L::Claim) -> Option<&mut Item<L>> {
+    items.get_mut(&L::about(claim)).filter(|item| item.claim == claim)
 }
 
 async fn keep_beating<L: Lane>(lane: Arc<L>, hands: Arc<Hands<L>>, lease: Lease) {

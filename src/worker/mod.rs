@@ -29,12 +29,17 @@ pub trait Lane: Send + Sync + Sized + 'static {
     /// What a claim brings.
     type Item: Send + 'static;
     /// The fence for every write about an item.
-    type Claim: Copy + Eq + Hash + Send + Sync + 'static;
+    type Claim: Copy + Eq + Send + Sync + 'static;
+    /// What a claim is about: two claims of it are an old one and a new one.
+    type About: Eq + Hash + Send + Sync + 'static;
     /// What came of an item.
     type Ending: Clone + Send + Sync + 'static;
 
     /// The fence of `item`.
     fn claim_of(item: &Self::Item) -> Self::Claim;
+
+    /// What `claim` is about.
+    fn about(claim: Self::Claim) -> Self::About;
 
     /// What to call an item in logs.
     fn name_of(claim: Self::Claim) -> String;

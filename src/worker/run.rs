@@ -9,6 +9,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use super::lease::Keeper;
 use super::settle::Settler;
@@ -16,8 +17,6 @@ use super::{Claimed, Handler, Held, Lane, Pace};
 use crate::domain::causes;
 use crate::store::Wakeup;
 
-/// A claim that takes longer is given up; what it may have claimed all the same comes back when its lease lapses.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
 /// While all hands are busy nobody claims, and claims are what gives a line its tick.
 const TICK_EVERY: Duration = Duration::from_secs(1);
 /// With more in the line than hands, a moment's patience lets several hands come free, and one claim serves them all.
@@ -72,7 +71,9 @@ pub async fn run<L: Lane, H: Handler<L>>(
         is_backlog = are_more;
         for item in items {
             let hand = Hand(Arc::clone(&hands).try_acquire_owned().ok(), Arc::clone(&freed));
-            at_work.spawn(Arc::clone(&crew).see_to(item, hand, stop.is_cancelled()));
+            // Whatever is logged on the way says which item it was about.
+            let span = tracing::info_span!("item", item = L::name_of(L::claim_of(&item)));
+            at_work.spawn(Arc::clone(&crew).see_to(item, hand, stop.is_cancelled()).instrument(span));
         }
         if is_room_left {
             tokio::select! {
@@ -115,13 +116,12 @@ async fn free_hands<L: Lane>(hands: &Semaphore, lane: &L, stop: &CancellationTok
     }
 }
 
+/// Bounded by the store, which gives up each of its calls; a lane that asks two lines keeps what the first one gave.
 async fn claim<L: Lane>(lane: &L, room: usize) -> Claimed<L::Item> {
-    match timeout(CLAIM_PATIENCE, lane.claim(room)).await {
-        Ok(Ok(claimed)) => return claimed,
-        Ok(Err(error)) => tracing::warn!(error = causes(&error), "claim failed; will ask again"),
-        Err(_) => tracing::warn!("no answer to a claim in time; will ask again"),
-    }
-    Claimed { items: Vec::new(), are_more: false }
+    lane.claim(room).await.unwrap_or_else(|error| {
+        tracing::warn!(error = causes(&error), "claim failed; will ask again");
+        Claimed { items: Vec::new(), are_more: false }
+    })
 }
 
 /// A hand at work. When it is dropped it is free again, and the loop is told.

@@ -7,17 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Answer, Lane};
 use crate::domain::{Outcome, causes};
-use crate::store::{Result, StoreError};
+use crate::store::StoreError;
 
 /// Endings in one call.
 const BATCH: usize = 100;
-/// A call that takes longer is given up and made again: the fence makes that harmless.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// From one try to the next while the database is away.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -70,7 +68,7 @@ async fn write<L: Lane>(lane: &L, batch: Vec<Told<L>>, released: &Notify) {
         if endings.is_empty() {
             continue;
         }
-        match settle(lane, &endings).await {
+        match lane.settle(&endings).await {
             Ok(answers) => {
                 for (told, answer) in batch.into_iter().zip(answers) {
                     if answer.outcome == Outcome::Illegal {
@@ -122,9 +120,4 @@ impl<L: Lane> Told<L> {
         }
         let _ = self.written.send(answer.outcome); // nobody may be waiting any more
     }
-}
-
-async fn settle<L: Lane>(lane: &L, endings: &[(L::Claim, L::Ending)]) -> Result<Vec<Answer>> {
-    let given_up = |_| Err(StoreError::Unavailable("no answer in time".into()));
-    timeout(PATIENCE, lane.settle(endings)).await.unwrap_or_else(given_up)
 }

@@ -121,6 +121,69 @@ async fn a_worker_cut_off_alone_learns_that_it_is_stale_and_stops() {
     at_work.working.stop().await;
 }
 
+/// It could not beat for a lease, the job went back to the line, and its own free hand took it again: the first hand
+/// lets go, the second keeps it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_gets_its_own_lapsed_job_again_goes_on_with_the_newer_claim() {
+    let db = TestDb::fresh().await;
+    let id = db.enqueue().await;
+    let pod = worker("pod");
+    let (first_is_over, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (over, begins, store, me) = (Arc::clone(&first_is_over), Arc::clone(&begun), db.store(), pod.clone());
+    let working = work_on_jobs(db.store(), &pod, pace(2), Wakeup::never(), move |job, held| {
+        let (over, store, me) = (Arc::clone(&over), store.clone(), me.clone());
+        let is_first = begins.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if is_first {
+                let _ended = Dropped(over);
+                return std::future::pending().await;
+            }
+            until_true("the first lets go", || over.load(Ordering::SeqCst)).await;
+            bring_up(&store, &me, job.claim).await;
+            held.prove().await.unwrap();
+            done()
+        }
+        .boxed()
+    });
+    until_true("it is begun", || begun.load(Ordering::SeqCst) == 1).await;
+    working.seen.is_cut_off.store(true, Ordering::SeqCst);
+    db.wind(LEASE + Duration::from_secs(2)).await;
+    until_true("it is begun again", || begun.load(Ordering::SeqCst) == 2).await;
+    working.seen.is_cut_off.store(false, Ordering::SeqCst);
+    until(&db.client().await, "select exists (select from euterpe.inbox_jobs where status = 'succeeded')")
+        .await;
+    assert_eq!(db.job(id).await["claim_version"], 2);
+    working.stop().await;
+}
+
+/// What one of them says of its progress cannot be stored: it alone may lose its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_beat_that_is_refused_for_one_item_keeps_the_others() {
+    let db = TestDb::fresh().await;
+    for _ in 0..2 {
+        db.enqueue().await;
+    }
+    let (begun, proven) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (begins, proof) = (Arc::clone(&begun), Arc::clone(&proven));
+    let working = work_on_jobs(db.store(), &worker("pod"), pace(2), Wakeup::never(), move |_, held| {
+        let (is_first, proof) = (begins.fetch_add(1, Ordering::SeqCst) == 0, Arc::clone(&proof));
+        let begins = Arc::clone(&begins);
+        async move {
+            if is_first {
+                held.report(json!({"output": "\u{0}"})); // no text that Postgres takes
+            } else {
+                until_true("both are there", || begins.load(Ordering::SeqCst) == 2).await;
+                held.prove().await.unwrap();
+                proof.store(true, Ordering::SeqCst);
+            }
+            std::future::pending().await
+        }
+        .boxed()
+    });
+    until_true("the other is proven", || proven.load(Ordering::SeqCst)).await;
+    working.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_job_stops_within_one_beat() {
     let at_work = one_at_work().await;

@@ -120,7 +120,7 @@ where
                 Delivery { answer: Some(why.into_bytes()), ..Delivery::failed(class) }
             }
         };
-        tell(&event, met.error_class.as_deref().unwrap_or("accepted"), &met);
+        tell(&event, met.error_class.as_deref().unwrap_or("delivered"), &met);
         EventEnding::Tried(met)
     }
 }

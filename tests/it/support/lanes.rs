@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use euterpe::domain::{Claim, Delivery, JobStatus, Outcome, WorkerId};
-use euterpe::store::{ClaimedEvent, ClaimedJob, Result, Store, Wakeup};
+use euterpe::store::{ClaimedEvent, ClaimedJob, Result, Store, StoreError, Wakeup};
 use euterpe::worker::{
     Answer, Claimed, EventEnding, Events, Handler, Held, JobEnding, Jobs, Lane, Lease, Pace, run,
 };
@@ -37,6 +37,8 @@ pub struct Seen {
     pub beats_asked: AtomicUsize,
     pub beats_answered: AtomicUsize,
     pub largest_beat: AtomicUsize,
+    /// Set: no beat reaches the database.
+    pub is_cut_off: AtomicBool,
     /// Set: a claim that brought something is not answered before `go_on`.
     pub hold_claims: AtomicBool,
     pub claim_held: Notify,
@@ -52,10 +54,15 @@ pub struct Watched<L> {
 impl<L: Lane> Lane for Watched<L> {
     type Item = L::Item;
     type Claim = L::Claim;
+    type About = L::About;
     type Ending = L::Ending;
 
     fn claim_of(item: &L::Item) -> L::Claim {
         L::claim_of(item)
+    }
+
+    fn about(claim: L::Claim) -> L::About {
+        L::about(claim)
     }
 
     fn name_of(claim: L::Claim) -> String {
@@ -76,7 +83,11 @@ impl<L: Lane> Lane for Watched<L> {
     async fn heartbeat(&self, beats: &[(L::Claim, Option<Value>)]) -> Result<Vec<Outcome>> {
         self.seen.beats_asked.fetch_add(1, Ordering::SeqCst);
         self.seen.largest_beat.fetch_max(beats.len(), Ordering::SeqCst);
-        let answered = self.lane.heartbeat(beats).await;
+        let answered = if self.seen.is_cut_off.load(Ordering::SeqCst) {
+            Err(StoreError::Unavailable("cut off".into()))
+        } else {
+            self.lane.heartbeat(beats).await
+        };
         self.seen.beats_answered.fetch_add(1, Ordering::SeqCst);
         answered
     }
