@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::exit;
 
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
 
 /// What lies beside the source in a canary's directory, and must not be read.
@@ -51,11 +52,13 @@ impl std::fmt::Display for Level {
     }
 }
 
-const TRIED: [&str; 8] = [
+const TRIED: [&str; 10] = [
     "read_beside",
     "read_system",
     "read_parent",
     "write_beside",
+    "open_to_others",
+    "limit_parent",
     "link",
     "network",
     "privileges",
@@ -75,6 +78,8 @@ pub(super) fn sing(landlock: Option<i32>, seccomp: bool, dir: &Path, parent: i32
         is_denied(fs::read("/etc/passwd")),
         is_denied(fs::read(format!("/proc/{parent}/environ"))),
         is_denied(fs::write(dir.join("escaped"), "out")),
+        is_denied(fs::set_permissions(dir.join(BAIT), fs::Permissions::from_mode(0o666))),
+        may_not_limit(parent),
         is_denied(std::os::unix::fs::symlink("/etc/passwd", link)),
         socket_is_shut,
         is_powerless,
@@ -86,6 +91,12 @@ pub(super) fn sing(landlock: Option<i32>, seccomp: bool, dir: &Path, parent: i32
         println!("{name}={}", if is_shut { "denied" } else { "open" });
     }
     exit(0);
+}
+
+/// Whether the limits of a process are out of reach; those it has are the ones tried.
+fn may_not_limit(pid: i32) -> bool {
+    let as_it_is = getrlimit(Resource::Nofile);
+    Pid::from_raw(pid).is_some_and(|pid| prlimit(Some(pid), Resource::Nofile, as_it_is).is_err())
 }
 
 /// Refused, and not merely absent.

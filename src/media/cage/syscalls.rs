@@ -6,7 +6,9 @@ use std::env::consts::ARCH;
 use seccompiler::{BpfMap, TargetArch, apply_filter, compile_from_json, sock_filter};
 use serde_json::{Value, json};
 
-/// Any network, other processes and new ones, mounts, namespaces, keys, the kernel's own machinery, links out of the outputs.
+/// Any network, other processes and new ones, mounts, namespaces, keys, the kernel's own machinery, links out of the outputs;
+/// and what Landlock does not hold: modes, owners, times and attributes of files that may not even be opened, and (before
+/// Linux 6.2) their length.
 const DENIED: &str = "socket socketpair connect bind listen accept accept4 sendto sendmmsg \
     ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_open pidfd_getfd pidfd_send_signal \
     kill tkill rt_sigqueueinfo rt_tgsigqueueinfo setpgid setsid \
@@ -15,9 +17,15 @@ const DENIED: &str = "socket socketpair connect bind listen accept accept4 sendt
     io_uring_setup io_uring_enter io_uring_register \
     kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl \
     open_by_handle_at name_to_handle_at linkat symlinkat mknodat personality syslog \
+    fchmod fchmodat fchmodat2 fchown fchownat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr \
+    utimensat truncate inotify_init1 inotify_add_watch shmget msgget semget mq_open \
+    process_mrelease sched_setscheduler sched_setattr sched_setparam ioprio_set \
     settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname vhangup";
 /// Those that only this architecture has.
-const DENIED_X86: &str = "fork vfork link symlink mknod iopl ioperm modify_ldt uselib";
+const DENIED_X86: &str = "fork vfork link symlink mknod iopl ioperm modify_ldt uselib \
+    chmod chown lchown utime utimes futimesat inotify_init";
+/// Of itself it may ask these, of no other process: which argument names the process, 0 for itself.
+const ONLY_ITSELF: [(&str, u8); 3] = [("prlimit64", 0), ("sched_setaffinity", 0), ("setpriority", 1)];
 
 /// `CLONE_NEW…`: cgroup, uts, ipc, user, pid, net, mounts, time.
 const NAMESPACES: [u64; 8] =
@@ -66,6 +74,9 @@ fn filters() -> Value {
     denied.push(
         json!({"syscall": "clone", "args": [{"index": 0, "type": "qword", "op": {"masked_eq": CLONE_THREAD}, "val": 0}]}),
     );
+    denied.extend(ONLY_ITSELF.map(|(name, index)| {
+        json!({"syscall": name, "args": [{"index": index, "type": "dword", "op": "ne", "val": 0}]})
+    }));
     // Nor may it forget that it dies with its worker.
     denied.push(
         json!({"syscall": "prctl", "args": [{"index": 0, "type": "dword", "op": "eq", "val": PR_SET_PDEATHSIG}]}),
