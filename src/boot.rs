@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use metrics_exporter_prometheus::PrometheusHandle;
 use rand::RngExt;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,6 +42,14 @@ pub struct Service {
     _aside: [AbortOnDropHandle<()>; 2],
 }
 
+/// A core dump would hold the keys in clear. No reason not to start: a system that refuses this dumps as it likes.
+fn no_core_dumps() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(error = error.to_string(), "cannot forbid core dumps");
+    }
+}
+
 impl Service {
     /// Looks before it starts: are settings, database and functions as they must be? Then serves health and metrics,
     /// and keeps house.
@@ -53,6 +62,7 @@ impl Service {
         about: About,
     ) -> anyhow::Result<Self> {
         telemetry::log(config::log_form(env)?);
+        no_core_dumps();
         let (database, direct) = (config::database(env, program)?, config::direct_database(env, program)?);
         let metrics_listen = config::listen(env, "EUTERPE_METRICS_LISTEN", metrics_listen)?;
         let may_be_unsafe = config::allows_unsafe_durability(env)?;

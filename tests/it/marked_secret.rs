@@ -364,6 +364,11 @@ async fn no_secret_is_found_in_anything_we_leave_behind() {
     let found = search(&places, &[("the API key", api.key.clone().into_bytes())]);
     assert!(found.is_empty(), "{found:#?}");
 
+    // Nor does the system write it down when we crash.
+    let limits = String::from_utf8(proc("limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+
     // What is no secret is found by the same search, or it proves nothing.
     let found = search(&places, &seen.forms()).join("\n");
     for place in ["/base/", "/pg_wal/", "/log: raw", "our log: raw", "the answers: raw", "a dump: raw"] {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::access::JobAccess;
 use super::ending::Stop;
 use crate::crypto::{Binding, KeyProvider, Secret, seal};
-use crate::domain::transcode::{Policy, StorageSecret, parse_refresh_answer};
+use crate::domain::transcode::{Policy, Rejection, StorageSecret, parse_refresh_answer};
 use crate::domain::{JobFailure, Outcome, ReleaseReason, WorkerId};
 use crate::egress::{Answer, Egress, Failure};
 use crate::handler::opening::Opener;
@@ -142,7 +142,11 @@ impl Refresher {
             Ok(_) => Err(self.none_came("refresh_url answered with urls that lead elsewhere")),
             // Another 2xx body, such as {"ok": true}, is nobody's credentials.
             Err(_) if !mentions_credentials(&answer.beginning) => Ok(None),
-            Err(rejection) => Err(self.none_came(&format!("refresh_url's answer: {}", rejection.message))),
+            Err(Rejection { message, faults, .. }) => {
+                // A fault says what would be acceptable and repeats nothing.
+                let faults = faults.iter().map(|fault| format!("; {} {}", fault.pointer, fault.message));
+                Err(self.none_came(&format!("refresh_url's answer: {message}{}", faults.collect::<String>())))
+            }
         }
     }
 
