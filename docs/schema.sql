@@ -332,7 +332,7 @@ CREATE TABLE euterpe.idempotency_keys (
     expires_at timestamp with time zone NOT NULL,
     CONSTRAINT idempotency_keys_hash_is_sha256 CHECK ((length(request_hash) = 32)),
     CONSTRAINT idempotency_keys_key_visible_ascii CHECK ((idempotency_key ~ '^[\x21-\x7e]{1,255}$'::text)),
-    CONSTRAINT idempotency_keys_live_three_days CHECK ((expires_at >= (created_at + '3 days'::interval))),
+    CONSTRAINT idempotency_keys_live_three_days CHECK (((expires_at - created_at) >= '72:00:00'::interval)),
     CONSTRAINT idempotency_keys_response_bounded CHECK ((length(response) <= 65536))
 );
 COMMENT ON TABLE euterpe.idempotency_keys IS 'Contract §9: the same key and hash get the stored answer; another hash is a conflict.';

@@ -105,7 +105,7 @@ create table euterpe.idempotency_keys (
   constraint idempotency_keys_key_visible_ascii check (idempotency_key ~ '^[\x21-\x7e]{1,255}$'),
   constraint idempotency_keys_hash_is_sha256 check (length(request_hash) = 32),
   constraint idempotency_keys_response_bounded check (length(response) <= 65536),
-  constraint idempotency_keys_live_three_days check (expires_at >= created_at + interval '3 days')
+  constraint idempotency_keys_live_three_days check (expires_at - created_at >= interval '72 hours')
 );
 create index idempotency_keys_by_expiry on euterpe.idempotency_keys (expires_at);
 comment on table euterpe.idempotency_keys is

@@ -107,7 +107,7 @@ begin
   if v_fresh is not null then
     -- Ids lie within minutes of each other: one look per week is enough.
     perform _insist_partition(w.job_id)
-       from (select distinct on (date_trunc('week', _id_time(f.job_id))) f.job_id from unnest(v_fresh) f) w;
+       from (select distinct on (date_trunc('week', _id_time(f.job_id), 'UTC')) f.job_id from unnest(v_fresh) f) w;
 
     v_keys := _fair_keys(v_queue.queue_id, v_requester.requester_no,
                          array(select f.priority from unnest(v_fresh) f order by f.ordinal));

@@ -10,7 +10,9 @@
 --
 -- Nobody waits for a lock here, so nobody deadlocks: entries and jobs that others hold are passed over, and
 -- an entry whose job is held stays in the line. An entry whose seq is no longer the job's line_seq is litter
--- (the job was cancelled or moved since) and is deleted when met; that is why the scan may be refilled.
+-- (the job was cancelled or moved since) and is deleted when met; that is why the scan may be refilled: five times, and
+-- five times more whenever litter was met, so that a worker with one free hand is not told for minutes that a line of
+-- which somebody cancelled the first thousands is empty.
 --
 -- Why entries are picked into arrays first: on a table without statistics the planner may otherwise run the
 -- limited, locking subquery once per outer row and claim more than it was asked to.
@@ -53,6 +55,7 @@ declare
   v_claimed  uuid[] := '{}'::uuid[];
   v_taken    bigint;
   v_filed    timestamptz;
+  v_rounds   integer := 5;
 begin
   perform _insist_read_committed();
   if coalesce(p_limit, 0) not between 1 and 1000 or p_lease_seconds not between 5 and 3600
@@ -76,7 +79,8 @@ begin
   v_key   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor')::regclass);
   v_seq   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor_seq')::regclass) - 1;
 
-  for v_round in 1 .. 5 loop
+  for v_round in 1 .. 200 loop
+    exit when v_round > v_rounds;
     select array_agg(p.at), array_agg(p.seq), array_agg(p.job_id), max(p.key)
       into v_ctids, v_seqs, v_jobs, v_key
       from _pick_entries(v_queue.queue_id, v_key, v_seq, p_limit - cardinality(v_claimed)) p;
@@ -88,6 +92,8 @@ begin
     delete from ready r
      where r.ctid = any (array(
              select e.at from unnest(v_ctids, v_verdicts) as e (at, verdict) where e.verdict <> 'held'));
+    v_rounds := greatest(v_rounds, case when 'litter' = any (v_verdicts) then v_round + 5
+                                        when 'held' = any (v_verdicts) then 20 end);
 
     v_mine := array(
       select e.job_id

@@ -1,6 +1,6 @@
 -- enqueue_job_v1: put one job in the inbox, or say again which one it was.
 --
---   caller  euterpe-api; anybody with a role of ours in psql, inside a transaction of their own
+--   caller  euterpe-api; an operator in psql, inside a transaction of their own
 --   writes  see _enqueue_jobs
 --   emits   one queued event
 --   raises  22023  the job is not acceptable; the message says why. No key is used

@@ -49,6 +49,9 @@ begin
 
   -- leases: what lapsed goes back to its line.
   v_hold := pg_sequence_last_value((v_prefix || 'hold')::regclass);
+  if v_hold > v_now_ms + p_lease_seconds * 1000 then
+    v_hold := 0; -- set by a clock that was ahead
+  end if;
   if p_age_ms > p_lease_seconds * 1000 / 3 and p_age_ms < v_now_ms and v_hold <= v_now_ms - p_age_ms then
     v_hold := v_now_ms + p_lease_seconds * 1000;
     perform setval((v_prefix || 'hold')::regclass, v_hold);

@@ -80,7 +80,7 @@ begin
   v_key   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor')::regclass);
   v_seq   := pg_sequence_last_value(('euterpe_line.q' || v_queue.queue_id || '_floor_seq')::regclass) - 1;
 
-  for v_round in 1 .. 20 loop
+  for v_round in 1 .. 200 loop
     exit when v_round > v_rounds;
     select array_agg(p.at), array_agg(p.key), array_agg(p.seq), array_agg(p.job_id), array_agg(p.sequence), max(p.key)
       into v_ctids, v_keys, v_seqs, v_jobs, v_sequences, v_key
@@ -92,6 +92,8 @@ begin
     delete from ready r
      where r.ctid = any (array(
              select e.at from unnest(v_ctids, v_verdicts) as e (at, verdict) where e.verdict <> 'held'));
+    v_rounds := greatest(v_rounds, case when 'litter' = any (v_verdicts) then v_round + 5
+                                        when 'held' = any (v_verdicts) then 20 end);
 
     select array_agg(e.job_id order by e.nth), array_agg(e.sequence order by e.nth), array_agg(e.seq order by e.nth),
            array_agg(e.key order by e.nth)
@@ -103,7 +105,7 @@ begin
 
     v_waits := _wait_for_circuits(v_now, v_jobs, v_sequences, v_lease);
     if exists (select from unnest(v_waits) w where w is not null) then
-      v_rounds := 20;
+      v_rounds := greatest(v_rounds, 20);
       perform _put_in_line(array_agg(v_queue.queue_id), array_agg(e.job_id), array_agg(e.sequence), array_agg(e.key),
                            array_agg(e.seq), array_agg(e.run_at), array_agg(o.requester_id || ' ' || o.callback_origin))
          from unnest(v_jobs, v_sequences, v_keys, v_seqs, v_waits) as e (job_id, sequence, key, seq, run_at)

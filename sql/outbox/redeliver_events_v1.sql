@@ -42,6 +42,7 @@ declare
   v_last      text;
 begin
   perform _insist_read_committed();
+  perform _insist_requester(p_requester_id);
   if num_nonnulls(p_event_id, p_job_id, p_since) <> 1 or num_nonnulls(p_since, p_until) = 1
      or (p_since is not null and p_requester_id is null) or coalesce(p_limit, 0) not between 1 and 1000
      or p_event_id !~ '^evt_[0-9a-f]{32}_[1-9][0-9]{0,8}$' or p_after_event_id !~ '^evt_[0-9a-f]{32}_[1-9][0-9]{0,8}$' then
@@ -76,6 +77,7 @@ begin
              and (p_job_id is null or (j.job_id = p_job_id and e.job_id = p_job_id))
              and (p_event_id is null or e.event_id = p_event_id)
              and (p_since is null or (j.job_id >= v_from and j.job_id < v_to and e.job_id >= v_from and e.job_id < v_to
+                                      and j.updated_at >= p_since -- every event touches its job
                                       and e.created_at >= p_since and e.created_at < p_until))
              and (j.job_id, e.sequence) > (v_after, v_after_seq)
              and j.job_id >= v_after

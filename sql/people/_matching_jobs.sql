@@ -4,8 +4,8 @@
 --   answers at most p_limit ids
 --   cost    the jobs of the time range, by primary key; stops at p_limit
 --
--- What can be acted upon follows from the act: unfinished jobs are cancelled, queued ones prioritised, those that rest
--- as failed retried, dead letters redriven, and those with events given up redelivered.
+-- What can be acted upon follows from the act: unfinished jobs are cancelled, queued ones of another priority
+-- prioritised, those that rest as failed retried, dead letters redriven, and those with events given up redelivered.
 create or replace function euterpe._matching_jobs(
   p_act          text,
   p_queue        text,
@@ -14,6 +14,7 @@ create or replace function euterpe._matching_jobs(
   p_status       text,
   p_since        timestamptz,
   p_until        timestamptz,
+  p_priority     integer,
   p_limit        integer
 )
 returns uuid[]
@@ -23,8 +24,9 @@ set search_path = euterpe, pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 declare
-  v_from  uuid     := _id_floor(p_since);
-  v_to    uuid     := _id_floor(p_until);
+  -- Within what an id can say, so that any time may be given.
+  v_from  uuid     := _id_floor(greatest(p_since, 'epoch'));
+  v_to    uuid     := _id_floor(least(p_until, timestamptz '9999-01-01'));
   v_queue smallint := (select q.queue_id from queues q where q.name = p_queue);
 begin
   return array(
@@ -37,7 +39,7 @@ begin
        and (p_status is null or j.status = p_status)
        and case p_act
              when 'cancel' then j.finished_at is null
-             when 'prioritise' then j.status = 'queued'
+             when 'prioritise' then j.status = 'queued' and j.priority <> p_priority
              when 'retry' then j.status = 'failed' and j.attempt_count < j.max_attempts
              when 'redrive' then j.ended_as = 'dead_letter' and j.redriven_as is null
              when 'redeliver' then j.event_filter is not null

@@ -16,6 +16,7 @@ language sql
 stable
 security definer
 set search_path = euterpe, pg_catalog, pg_temp
+set timezone = 'UTC'
 as $$
   with weeks as (
     select max(to_date(right(c.relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC' + interval '1 week' as until
@@ -75,7 +76,7 @@ as $$
     from weeks w, clock c
   union all
   select 'upkeep',
-         coalesce(max(l.sampled_at) > c.now - interval '1 minute', false),
+         coalesce(max(l.sampled_at) between c.now - interval '1 minute' and c.now + interval '1 minute', false),
          coalesce(format('last sample %s ago', _ago(c.now - max(l.sampled_at))), 'has never run')
     from lines l, clock c
    group by c.now
@@ -122,6 +123,7 @@ as $$
     from pg_locks p
     join pg_stat_activity a on a.pid = p.pid, clock c
    where p.locktype = 'advisory' and p.classid = 6649204 and p.granted
+     and p.objid::bigint < 32768 -- a line's; the turns of euterpe-migrate are above
      and p.database = (select d.oid from pg_database d where d.datname = current_database())
      and coalesce(a.query_start, a.backend_start) < c.wall - interval '1 minute'
   union all

@@ -64,7 +64,7 @@ begin
   end if;
 
   v_ids := _matching_jobs(p_act, p_queue, p_requester_id, p_error_code, p_status, coalesce(p_since, v_now - interval '30 days'),
-                          coalesce(p_until, v_now + interval '1 hour'), 10000);
+                          coalesce(p_until, v_now + interval '1 hour'), p_priority, 10000);
   if p_confirm is null or p_confirm > cardinality(v_ids) then
     return query
     select cardinality(v_ids), 0, 0,
@@ -78,14 +78,19 @@ begin
   end if;
 
   -- One by one, each in a subtransaction: a job that has moved on since refuses, and the others are done all the same.
-  foreach v_id in array v_ids[1 : least(p_confirm, p_limit)] loop
+  -- Whoever refuses is passed over, up to a bound: two hundred that always refuse must not hide those behind them.
+  foreach v_id in array v_ids loop
+    exit when v_done >= least(p_confirm, p_limit) or v_done + v_refused >= 2000;
     begin
       case p_act
         when 'cancel'     then perform cancel_job_v1(v_id, null, p_why);
         when 'retry'      then perform retry_job_v1(v_id, null, null, null, p_why);
         when 'redrive'    then perform redrive_job_v1(v_id, null, null, null, p_why);
         when 'prioritise' then perform prioritise_job_v1(v_id, p_priority, p_why);
-        when 'redeliver'  then perform redeliver_events_v1(p_job_id => v_id, p_why => p_why);
+        -- Only what was given up: the rest has arrived.
+        when 'redeliver'  then perform redeliver_events_v1(p_event_id => e.event_id, p_why => p_why)
+                                  from job_outbox_events e
+                                 where e.job_id = v_id and e.status = 'dead_letter';
       end case;
       v_done := v_done + 1;
     exception when sqlstate 'UT002' or sqlstate 'UT004' or sqlstate 'UT005' or sqlstate 'UT008' then

@@ -19,6 +19,7 @@ language plpgsql
 stable
 security definer
 set search_path = euterpe, pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
 as $$
 begin
   if not exists (select from inbox_jobs j where j.job_id = p_job_id and j.requester_id = p_requester_id) then

@@ -25,10 +25,17 @@ as $$
 declare
   v_now timestamptz := _now();
 begin
+  -- Whoever holds the row, an operator who is revoking it, is not waited for.
+  with unused as materialized (
+    select k.key_id
+      from api_keys k
+     where k.key_id = p_key_id
+       and (k.last_used_at is null or k.last_used_at < v_now - interval '1 minute')
+       for no key update skip locked
+  )
   update api_keys k
      set last_used_at = v_now
-   where k.key_id = p_key_id
-     and (k.last_used_at is null or k.last_used_at < v_now - interval '1 minute');
+   where k.key_id in (select u.key_id from unused u);
 
   return query
   select k.requester_id, k.key_hash, k.pepper_version, k.scopes,

@@ -18,6 +18,7 @@ as $$
 declare
   v_job inbox_jobs%rowtype;
 begin
+  perform _insist_requester(p_requester_id);
   perform _lock_jobs(array[p_job_id]);
   select j.* into v_job
     from inbox_jobs j

@@ -16,7 +16,9 @@ set search_path = euterpe, pg_temp
 set plan_cache_mode = force_custom_plan
 as $$
 declare
+  v_ctids tid[];
   v_due   uuid[];
+  v_held  uuid[];
   v_count bigint;
 begin
   with due as materialized (
@@ -26,17 +28,24 @@ begin
      order by x.expires_at
      limit 1000
        for update skip locked
-  ), gone as (
-    delete from secret_expiries x
-     where x.ctid = any (array(select d.at from due d))
   )
-  select array_agg(d.job_id) into v_due from due d;
+  select array_agg(d.at), array_agg(d.job_id) into v_ctids, v_due from due d;
   if v_due is null then
     return 0;
   end if;
 
-  -- Locked first: a retry under way keeps what it is about to use.
-  perform _lock_jobs(v_due);
+  -- Locked first: a retry under way keeps what it is about to use. Whoever holds a job for long is passed over, and looked
+  -- at again next time: all of upkeep would wait for him.
+  with locked as materialized (
+    select j.job_id from inbox_jobs j where j.job_id = any (v_due) for no key update skip locked
+  )
+  select coalesce(array_agg(j.job_id), '{}') into v_held
+    from inbox_jobs j
+   where j.job_id = any (v_due) and j.job_id not in (select l.job_id from locked l);
+  delete from secret_expiries x
+   using unnest(v_ctids, v_due) as d (at, job_id)
+   where x.ctid = d.at and d.job_id <> all (v_held);
+  v_due := array(select d.job_id from unnest(v_due) as d (job_id) where d.job_id <> all (v_held));
   delete from job_secrets s
    where s.job_id = any (v_due) and s.purpose = 'storage'
      and s.job_id in (select j.job_id from inbox_jobs j

@@ -1,6 +1,6 @@
 -- _insist_partition: say clearly that the week of an id has no partition.
 --
---   caller  _enqueue_jobs, once per job
+--   caller  _enqueue_jobs, once per week of its jobs
 --   raises  UT007  no partition covers the id
 --
 -- Postgres would refuse the insert anyway; this names the remedy.

@@ -5,6 +5,7 @@
 --   answers one row per week whose last id is older than p_retention_days
 --   see     docs/line.md
 --
+-- In UTC, as partitions are: where clocks change, a week of the session's zone may be an hour short.
 -- A week stays while a job in it is unfinished (a schedule, a job that is retried for weeks) or an event is
 -- undelivered. Cost: reads the events of the old weeks.
 create or replace function euterpe.prunable_weeks_v1(
@@ -21,6 +22,7 @@ stable
 security definer
 set search_path = euterpe, pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set timezone = 'UTC'
 as $$
 declare
   v_week timestamptz;

@@ -34,7 +34,7 @@ begin
     return query select 'could not make partitions now', 0::bigint;
   end;
 
-  -- Small batches, oldest first: the one table whose rows are deleted.
+  -- Small batches, oldest first.
   with expired as materialized (
     select k.ctid as at
       from idempotency_keys k

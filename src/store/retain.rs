@@ -38,7 +38,7 @@ pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateErro
     // Detaching waits for transactions that may still look at the partition. Nobody queues up behind that wait,
     // but it must end: what is left half detached is finished by the next run.
     client
-        .batch_execute("set role euterpe_owner; set lock_timeout = '5s'; set statement_timeout = '60s'")
+        .batch_execute("set role euterpe_owner; set timezone = 'UTC'; set lock_timeout = '5s'; set statement_timeout = '60s'")
         .await?;
 
     let mut weeks = Vec::new();
@@ -123,12 +123,20 @@ async fn drop_partition(client: &Client, table: &str, week: &str) -> Result<Opti
             .await?;
     }
 
-    // Between the look and the detaching somebody may have retried a failed job of that week.
+    // Between the look and the detaching somebody may have retried a failed job of that week, or asked for its events
+    // again. From here on nobody can: both begin with the job.
     if table == "inbox_jobs" {
         let revived: bool = client
             .query_one(
-                &format!("select exists (select from {partition} where finished_at is null) as revived"),
-                &[],
+                &format!(
+                    "select exists (select from {partition} where finished_at is null)
+                         or exists (select from euterpe.job_outbox_events e,
+                                           (select to_date($1, 'YYYYMMDD')::timestamp at time zone 'UTC' as week) w
+                                     where e.job_id >= euterpe._id_floor(w.week)
+                                       and e.job_id < euterpe._id_floor(w.week + interval '1 week')
+                                       and e.finished_at is null) as revived"
+                ),
+                &[&week],
             )
             .await?
             .get("revived");

@@ -17,6 +17,13 @@ const HABITS: &[(&str, &str)] = &[
             and not exists (select from unnest(proconfig) c where c like 'search_path=%pg_temp')",
     ),
     (
+        "whoever counts days or weeks does so in UTC: where clocks change, some are an hour short",
+        "select proname from pg_proc
+          where pronamespace = 'euterpe'::regnamespace
+            and (prosrc ~ 'interval ''[0-9]+ (week|month|year)' or prosrc ~ 'date_trunc' and prosrc !~ '''UTC''')
+            and not exists (select from unnest(proconfig) c where c = 'TimeZone=UTC')",
+    ),
+    (
         "no function is overloaded: a new signature is a new version",
         "select proname from pg_proc where pronamespace = 'euterpe'::regnamespace group by proname having count(*) > 1",
     ),

@@ -261,6 +261,40 @@ async fn litter_is_deleted_when_it_is_met() {
 }
 
 /// The first claim after a long litter finds what is behind it: it refills before it says that the line is empty.
+/// One free hand, and somebody cancelled all that stood before.
+#[tokio::test]
+async fn behind_a_hundred_cancelled_jobs_one_claim_of_one_finds_work() {
+    let db = TestDb::fresh().await;
+    db.enqueue_many(100).await;
+    db.run("select * from euterpe.steer_jobs_v1('cancel', p_queue => 'transcode', p_confirm => 100)").await;
+    let good = db.enqueue().await;
+    let jobs = db.store().claim_jobs(QUEUE, &worker("pod"), 1, None).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| job.claim.job_id).collect::<Vec<_>>(), [good]);
+}
+
+/// A server whose clock was a day ahead, for a moment: what it wrote must not stop anything until that day has come.
+#[tokio::test]
+async fn a_clock_that_was_ahead_stops_neither_reclaim_nor_samples() {
+    let db = TestDb::fresh().await;
+    let (id, store) = (db.enqueue().await, db.store());
+    db.claim(&worker("dies")).await;
+    let tomorrow = "(extract(epoch from euterpe._now() + interval '1 day') * 1000)::bigint";
+    db.run(&format!("select setval('euterpe_line.q1_hold', {tomorrow})")).await;
+    db.run(
+        "insert into euterpe.queue_samples
+                (queue_id, sampled_at, ready_count, delayed_count, leased_count, oldest_ready_age_ms)
+         values (1, euterpe._now() + interval '1 day', 0, 0, 0, null)",
+    )
+    .await;
+    let upkeep = "select ok from euterpe.health_v1() where topic = 'upkeep'";
+    assert!(!db.one::<bool>(upkeep).await, "a sample of tomorrow is none");
+    db.wind(LEASE + Duration::from_secs(2)).await;
+    let again = store.claim_jobs(QUEUE, &worker("lives"), 1, None).await.unwrap();
+    assert_eq!(again.iter().map(|job| job.claim.job_id).collect::<Vec<_>>(), [id]);
+    store.upkeep().await.unwrap();
+    assert!(db.one::<bool>(upkeep).await);
+}
+
 #[tokio::test]
 async fn a_claim_looks_behind_litter_before_it_says_that_the_line_is_empty() {
     let db = TestDb::fresh().await;

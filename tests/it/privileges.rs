@@ -182,6 +182,17 @@ async fn a_service_that_tries_is_refused() {
 }
 
 /// A service's login cannot wait or idle for ever.
+/// Null means any requester, for an operator. The HTTP tier that forgot to name its caller is not one.
+#[tokio::test]
+async fn only_operators_speak_for_any_requester() {
+    let db = TestDb::fresh().await;
+    let id = db.enqueue().await;
+    for (role, may) in [("euterpe_api", false), ("euterpe_operator", true)] {
+        let store = db.store_as(role, 1);
+        assert_eq!(store.cancel_job(id, None, None).await.is_ok(), may, "{role}");
+    }
+}
+
 #[tokio::test]
 async fn timeouts_are_set_on_the_roles() {
     let db = TestDb::fresh().await;

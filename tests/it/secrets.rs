@@ -182,6 +182,26 @@ async fn storage_secrets_go_with_the_end_and_callbacks_stay() {
     }
 }
 
+/// Upkeep waits for nobody: whoever holds a job is passed over, and its secrets go the next time.
+#[tokio::test]
+async fn a_held_job_keeps_its_secrets_for_a_moment_and_nobody_waits() {
+    let (db, pod) = (TestDb::fresh().await, worker("pod"));
+    let claim = db.running_with(with_secrets(false), &pod, JobStatus::Fetching).await.claim;
+    fail(&db, &pod, claim, "media_unreadable").await;
+    let job = claim.job_id;
+    db.jump(AN_HOUR * 25).await;
+    let holder = db.client().await;
+    holder
+        .batch_execute(&format!("begin; select from euterpe.inbox_jobs where job_id = '{job}' for update"))
+        .await
+        .unwrap();
+    db.run("set lock_timeout = '100ms'; select * from euterpe.upkeep_v1(); reset lock_timeout").await;
+    assert_eq!(stored(&db, job).await, ["callback", "storage"]);
+    holder.batch_execute("rollback").await.unwrap();
+    db.store().upkeep().await.unwrap();
+    assert_eq!(stored(&db, job).await, ["callback"]);
+}
+
 /// A day after it came to rest. What was retried meanwhile keeps them, until it has rested for a day of its own.
 #[tokio::test]
 async fn storage_secrets_of_a_resting_job_go_after_a_day() {

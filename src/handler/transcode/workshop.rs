@@ -186,12 +186,13 @@ impl Drop for Promise {
 fn insist_on_ours(root: &Path) -> io::Result<()> {
     let about = fs::metadata(root)?;
     let is_known = about.uid() == geteuid().as_raw() || about.uid() == 0;
-    let (is_open, is_sticky) = (about.mode() & 0o022 != 0, about.mode() & 0o1000 != 0);
-    if is_known && (!is_open || is_sticky) {
+    // Sticky or not: in /tmp itself anybody could hold our lock, and we would wait for ever.
+    let is_open = about.mode() & 0o022 != 0;
+    if is_known && !is_open {
         return Ok(());
     }
     Err(io::Error::other(
-        "it belongs to somebody else, or others may write to it: name another, or chmod 700 it",
+        "it belongs to somebody else, or others may write to it: name a directory below it, or chmod 700 it",
     ))
 }
 
@@ -262,7 +263,7 @@ mod tests {
                 .expect("ours");
             Workshop::open(root.path(), Spare { disk: 0, memory: 0 }).is_ok()
         };
-        assert_eq!([0o700, 0o755, 0o777, 0o1777].map(open), [true, true, false, true]);
+        assert_eq!([0o700, 0o755, 0o777, 0o1777].map(open), [true, true, false, false]);
     }
 
     #[test]
