@@ -4,6 +4,7 @@
 --   writes  see _enqueue_jobs
 --   emits   one queued event
 --   raises  22023  the job is not acceptable; the message says why. No key is used
+--           23505  p_job_id is in use
 --           UT003  the idempotency key was used for another request; detail: first 8 hex digits of its hash
 --           UT005  requester unknown or disabled
 --           UT006  no such queue

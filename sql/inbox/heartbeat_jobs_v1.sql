@@ -1,6 +1,6 @@
 -- heartbeat_jobs_v1: renew the leases of a worker's jobs and take in their progress.
 --
---   caller  euterpe-transcode, three times per lease, one call for all jobs in hand
+--   caller  euterpe-transcode, at least three times per lease, one call for all jobs in hand
 --   writes  inbox_jobs (lease_expires_at, heartbeat_at, progress); never leases
 --   raises  22023, UT011  see _insist_batch
 --   answers per job: ok · stale (stop, write nothing) · cancelled (stop: somebody wants it stopped)

@@ -4,6 +4,7 @@
 --   writes  the new job, see _enqueue_jobs; inbox_jobs.redriven_as, redrive_of; job_secrets (the callback is copied)
 --   emits   queued, of the new job; dead_letter, of an old one that rested as failed
 --   raises  22023  p_sealed without p_new_job_id, or not acceptable
+--           23505  p_new_job_id is in use
 --           UT002  the old one has not ended, has succeeded, or was redriven before
 --           UT004  no such job, or another requester's
 --           UT005  requester disabled

@@ -2,7 +2,7 @@
 --
 --   caller  an operator; seed.sql
 --   writes  queues, sequences in euterpe_line, operator_log
---   raises  22023  the settings are out of range (constraints of queues name them)
+--   raises  23514  a setting is out of range (the constraint names it)
 --   answers its id, and whether this call made it
 --
 -- Dynamic SQL: names are built from constants and the queue's number.

@@ -3,6 +3,7 @@
 --   caller  every service at start and every ten seconds; people in psql
 --   writes  partitions, idempotency_keys (deletes what expired), job_secrets of jobs that have rested for a day, workers,
 --           queue_samples, endpoint_circuits that nobody tried for a day; events that are in no line, through _mend_heads
+--   raises  UT011  not read committed
 --   answers one row per thing it did, or none when somebody else is at it
 --   see     docs/line.md
 --

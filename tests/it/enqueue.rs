@@ -121,8 +121,8 @@ async fn sealed_secrets_are_kept_with_their_version() {
     let sealed = |n: u8| Sealed {
         encrypted: format!("\\x{}", hex::encode([n; 40])),
         dek_wrapped: format!("\\x{}", hex::encode([n; 60])),
-        kek_id: "kek-1".into(),
-        encryption_version: 1,
+        kek_id: format!("kek-{n}"),
+        encryption_version: n.into(),
         can_refresh: None,
     };
     let job = NewJob {
@@ -132,14 +132,21 @@ async fn sealed_secrets_are_kept_with_their_version() {
     let id = db.enqueue_with(job).await;
     assert_eq!(db.job(id).await["credential_version"], 1);
     let rows = db
-        .rows("select purpose, storage_creds_encrypted, storage_creds_dek_wrapped, storage_creds_kek_id, credential_version
-                 from euterpe.job_secrets order by purpose")
+        .rows(
+            "select purpose, storage_creds_encrypted, storage_creds_dek_wrapped, storage_creds_kek_id,
+                      storage_creds_encryption_version, credential_version
+                 from euterpe.job_secrets order by purpose desc",
+        )
         .await;
     assert_eq!(rows.len(), 2);
-    assert_eq!(rows[1].get::<_, &str>("purpose"), "storage");
-    assert_eq!(rows[1].get::<_, Vec<u8>>("storage_creds_encrypted"), [1; 40]);
-    assert_eq!(rows[0].get::<_, Vec<u8>>("storage_creds_dek_wrapped"), [2; 60]);
-    assert_eq!(rows[0].get::<_, i32>("credential_version"), 1);
+    for (row, (purpose, n)) in rows.iter().zip([("storage", 1), ("callback", 2)]) {
+        assert_eq!(row.get::<_, &str>("purpose"), purpose);
+        assert_eq!(row.get::<_, Vec<u8>>("storage_creds_encrypted"), [n; 40]);
+        assert_eq!(row.get::<_, Vec<u8>>("storage_creds_dek_wrapped"), [n; 60]);
+        assert_eq!(row.get::<_, &str>("storage_creds_kek_id"), format!("kek-{n}"));
+        assert_eq!(row.get::<_, i16>("storage_creds_encryption_version"), i16::from(n));
+        assert_eq!(row.get::<_, i32>("credential_version"), 1);
+    }
 }
 
 /// Nobody made partitions: a clear error with its remedy, and the remedy works.

@@ -81,6 +81,11 @@ const HABITS: &[(&str, &str)] = &[
           where c.relnamespace = 'euterpe'::regnamespace and not t.tgisinternal",
     ),
     (
+        "every table is durable: what was accepted outlives a crash",
+        "select relname from pg_class
+          where relnamespace = 'euterpe'::regnamespace and relkind in ('r', 'p') and relpersistence <> 'p'",
+    ),
+    (
         "no default partition: it would make detaching block",
         "select partdefid::regclass::text from pg_partitioned_table where partdefid <> 0",
     ),
@@ -283,7 +288,7 @@ async fn the_readme_lists_every_public_function_as_it_is() {
 }
 
 /// Every file of a module, however deep.
-fn rust_files(module: &Path) -> Vec<PathBuf> {
+pub fn rust_files(module: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(module).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] }).collect()
 }

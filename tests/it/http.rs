@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use euterpe::domain::{JobFailure, JobId, JobStatus};
+use euterpe::domain::{Claim, JobFailure, JobId, JobStatus};
 use futures_util::future::join_all;
 use reqwest::Method;
 use rustix::process::Signal;
@@ -261,6 +261,28 @@ async fn a_job_is_seen_as_it_is_all_its_life() {
     assert_eq!(found, [new["job_id"].clone(), job_id], "newest first");
     let dead: Value = api.get("/transcode?status=dead_letter").send().await.unwrap().json().await.unwrap();
     assert_eq!(dead["jobs"].as_array().unwrap().len(), 1);
+
+    // In each of the eight states it is there to be seen. The first stays in the line, and so each claim has a job.
+    let fail = async |claim: Claim, code: &str| {
+        let failure = JobFailure { code: code.into(), ..JobFailure::default() };
+        store.fail_jobs(&pod, &[(claim, failure)]).await.unwrap();
+    };
+    for status in JobStatus::ALL {
+        let mut id = id_of(&api.enqueue().await);
+        if status != JobStatus::Queued {
+            let claim = db.claim(&pod).await.claim;
+            id = claim.job_id;
+            match status {
+                JobStatus::Succeeded => db.succeed(&pod, claim).await,
+                JobStatus::Failed => fail(claim, "media_unreadable").await,
+                JobStatus::DeadLetter => fail(claim, "decrypt_failed").await,
+                running => db.advance_to(&pod, claim, running).await,
+            }
+        }
+        let answer = api.get(&format!("/transcode/status?job_id={id}")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{status}");
+        assert_eq!(answer.json::<Value>().await.unwrap()["status"], status.as_str());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

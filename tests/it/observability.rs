@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use euterpe::domain::{Delivery, JobFailure, JobStatus};
+use euterpe::domain::{Delivery, JobFailure, JobStatus, NewJob};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 
+use crate::house_style::rust_files;
 use crate::support::api::{Api, add_key, request};
-use crate::support::{TestDb, WEBHOOKS, with_webhook, worker};
+use crate::support::receiver::Receiver;
+use crate::support::webhooks::{Postman, hooked};
+use crate::support::{TestDb, WEBHOOKS, until, with_webhook, worker};
 
 /// The number behind `name` with all these labels; 0 when there is none yet.
 fn number(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
@@ -144,6 +147,62 @@ async fn endings_are_counted_by_code_and_deliveries_by_outcome() {
     }
 }
 
+/// By a process of its own: the numbers of this one are counted by every test in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_is_counted_once_by_what_it_met_and_once_by_what_followed() {
+    let (db, receiver) = (TestDb::fresh().await, Receiver::kind().await);
+    db.add_signing_secret("acme").await;
+    let one_event = Some(vec!["transcode.queued".into()]);
+    db.enqueue_for("acme", NewJob { event_filter: one_event, ..hooked("acme", &receiver.url()) }).await;
+    let mut postman = Postman::start(&db, &[]);
+    until(
+        &db.client().await,
+        "select count(*) = 1 from euterpe.job_outbox_events where status = 'delivered'",
+    )
+    .await;
+    // What followed is counted when the answer of the database has arrived: a moment after others can see it.
+    let address = format!("http://{}/metrics", postman.metrics());
+    let (followed, mut page) = ("euterpe_deliveries_total", String::new());
+    for _ in 0..2000 {
+        page = reqwest::get(&address).await.unwrap().text().await.unwrap();
+        if number(&page, followed, &[]) > 0.0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(postman.signal(rustix::process::Signal::TERM).success());
+    for (name, labels) in [
+        (followed, &[("outcome", "delivered")][..]),
+        (followed, &[]),
+        ("euterpe_delivery_attempts_total", &[("met", "accepted")]),
+        ("euterpe_delivery_attempts_total", &[]),
+        ("euterpe_delivery_seconds_count", &[]),
+    ] {
+        assert!((number(&page, name, labels) - 1.0).abs() < 0.1, "{name} {labels:?}: {page}");
+    }
+    assert_eq!(receiver.got().len(), 1);
+}
+
+/// Every number that the source keeps is explained.
+#[test]
+fn every_metric_is_on_the_page() {
+    let page = std::fs::read_to_string("docs/logging.md").unwrap();
+    let mut names = BTreeSet::new();
+    for path in rust_files(std::path::Path::new("src")) {
+        let text = std::fs::read_to_string(path).unwrap();
+        for kind in ["counter!(", "gauge!(", "histogram!("] {
+            for rest in text.split(kind).skip(1) {
+                let name = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());
+                names.insert(name.expect("a metric's name is written where it is counted").to_owned());
+            }
+        }
+    }
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("| `{name}`")) || page.contains(&format!(", `{name}`")), "{name}");
+    }
+}
+
 /// Every line is an object, every field is explained in docs/logging.md, and a request is found by its id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_are_json_line_by_line_and_their_fields_are_on_the_page() {
@@ -184,5 +243,5 @@ async fn logs_are_json_line_by_line_and_their_fields_are_on_the_page() {
         assert!(!line.to_string().contains(secret), "{line}");
     }
     let kept: String = db.one("select traceparent from euterpe.job_requests").await;
-    assert_eq!(kept, traceparent, "its trace can go on in the worker");
+    assert_eq!(kept, traceparent, "stored with its job");
 }

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::pages::block;
 use crate::support::owner::{Owner, written};
 use crate::support::plant::{Plant, make, tiny_clip};
 use crate::support::s3s::{self, S3, refusal};
@@ -51,6 +52,17 @@ async fn assuming_anew(plant: &Plant) -> Owner {
     Owner::start(plant.secret.clone(), move |_| answer().boxed()).await
 }
 
+/// The way to every value, sorted.
+fn keys_of(value: &Value) -> Vec<String> {
+    let below = |(key, value): (&String, &Value)| match keys_of(value) {
+        deeper if deeper.is_empty() => vec![key.clone()],
+        deeper => deeper.iter().map(|rest| format!("{key}.{rest}")).collect(),
+    };
+    let mut keys: Vec<_> = value.as_object().into_iter().flatten().flat_map(below).collect();
+    keys.sort();
+    keys
+}
+
 /// Case 1: they expire while the job waits. One call, one version more, the same attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
@@ -72,6 +84,8 @@ async fn credentials_that_expired_in_the_line_are_refreshed_in_band() {
     let asked = owner.asked();
     assert_eq!(asked.len(), 1, "{asked:#?}");
     assert_eq!(asked[0]["type"], "credentials.refresh_required");
+    let shown = block("docs/faces/transcode.md", "```json refresh\n");
+    assert_eq!(keys_of(&asked[0]), keys_of(&serde_json::from_str(&shown).unwrap()), "what the page shows");
     assert_eq!(
         (&asked[0]["data"]["job_id"], &asked[0]["data"]["credential_version"]),
         (&json!(job_id), &json!(1))

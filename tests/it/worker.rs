@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use euterpe::domain::{Delivery, JobStatus};
 use euterpe::store::{ClaimedJob, Store, Wakeup};
-use euterpe::worker::{JobEnding, Pace};
+use euterpe::worker::{JobEnding, Lease, Pace};
 use futures_util::FutureExt;
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::support::lanes::{arrives, bring_up, done, pace, until_true, work_on_events, work_on_jobs};
 use crate::support::{Proxy, QUEUE, TestDb, until, with_webhook, worker};
+
+/// What the loop waits by is its own affair; here it is looked at as it stands.
+#[path = "../../src/worker/pace.rs"]
+mod waits;
 
 const IN_HAND: &str = "select count(*) from euterpe.inbox_jobs where worker_id is not null";
 
@@ -275,4 +279,17 @@ async fn a_busy_worker_keeps_the_line_ticking() {
     until(&watcher, &format!("select ({tick}) > {before}")).await;
     assert_eq!(db.one::<String>("select name from euterpe.queues where queue_id = 1").await, QUEUE);
     working.stop().await;
+}
+
+/// Contract §12: 500 to 1500 ms, and not in step with the pods beside it.
+#[test]
+fn pauses_lie_in_their_range_and_are_not_all_equal() {
+    let waits::Pace { concurrency, batch, poll_ms, drain, lease } = waits::Pace::default();
+    assert_eq!((concurrency, batch, poll_ms.clone()), (5, 10, 500..=1500));
+    let usual = Pace::default();
+    assert_eq!((drain, lease, &poll_ms), (usual.drain, usual.lease, &usual.poll_ms));
+    let pauses: Vec<_> = (0..100).map(|_| waits::Pace::default().pause()).collect();
+    let within = |pause: &Duration| poll_ms.contains(&u64::try_from(pause.as_millis()).unwrap());
+    assert!(pauses.iter().all(within), "{pauses:?}");
+    assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
 }
