@@ -34,6 +34,12 @@ fn bar(phase: &'static str) -> ProgressBar {
     bar
 }
 
+/// Of what is over, nobody says how long it will still take.
+fn finish(bar: &ProgressBar) {
+    bar.set_message("");
+    bar.finish();
+}
+
 /// Why a job is back in the line, and when it is tried again.
 fn waits_for(job: &StatusDocument, now: Timestamp) -> Option<String> {
     let error = job.error.as_ref().filter(|_| job.status == "queued")?;
@@ -102,7 +108,7 @@ impl Progress {
         if self.is_new(phase, job.next_attempt_at, 0) {
             let passed = last.as_deref().and_then(|last| passed_over(last, phase));
             match (self.bar.take(), passed) {
-                (Some(bar), Some(_)) => bar.finish(),
+                (Some(bar), Some(_)) => finish(&bar),
                 (Some(bar), None) => bar.abandon(),
                 (None, _) => {}
             }
@@ -129,7 +135,7 @@ impl Progress {
     /// The last bar stays, and what follows goes below it.
     pub(crate) fn done(&mut self) {
         if let Some(bar) = self.bar.take() {
-            bar.finish();
+            finish(&bar);
         }
     }
 }

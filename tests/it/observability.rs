@@ -174,7 +174,7 @@ async fn a_delivery_is_counted_once_by_what_it_met_and_once_by_what_followed() {
     for (name, labels) in [
         (followed, &[("outcome", "delivered")][..]),
         (followed, &[]),
-        ("euterpe_delivery_attempts_total", &[("met", "accepted")]),
+        ("euterpe_delivery_attempts_total", &[("met", "delivered")]),
         ("euterpe_delivery_attempts_total", &[]),
         ("euterpe_delivery_seconds_count", &[]),
     ] {

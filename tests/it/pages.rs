@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::support::plant::{Plant, tiny_clip};
 use crate::support::receiver::Receiver;
+use crate::support::seaweed::free_ports;
 use crate::support::webhooks::{deliver_as_usual, hooked};
 use crate::support::{TestDb, bare_database, connect};
 
@@ -55,7 +56,7 @@ const BLOCKS: [(&str, &str, &str); 26] = [
     ("docs/faces/transcode.md", "json request", "requests::the_examples_of_the_page_are_accepted"),
     ("docs/faces/transcode.md", "json retry", "requests::cancel_and_retry_name_a_job"),
     ("docs/faces/transcode.md", "sh", "first_job::the_commands_of_the_page_run_as_they_are_written"),
-    ("docs/faces/transcode.md", "text", "pages::the_command_for_local_s3_is_taken"),
+    ("docs/faces/transcode.md", "sh s3", "pages::s3_on_ones_own_machine_works_as_it_is_written"),
     ("docs/operations.md", "psql", "operations::the_pages_show_what_psql_prints"),
     ("docs/plans.md", "text", "benches/people.rs"),
     ("docs/rolling-upgrades.md", "sql", "pages::the_questions_before_a_drop_can_be_asked"),
@@ -254,24 +255,39 @@ async fn what_arrives_is_what_the_page_shows() {
     }
 }
 
-/// docs/faces/transcode.md: the command for S3 on one's own machine is one that `euterpe` takes.
+/// docs/faces/transcode.md: S3 on one's own machine, as it is written; only ports and places are others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_for_local_s3_is_taken() {
-    let (plant, s3) = (Plant::new().await, crate::support::s3s::S3::start().await);
+async fn s3_on_ones_own_machine_works_as_it_is_written() {
+    let plant = Plant::new().await;
     tiny_clip(&plant.files().join("clip.mp4"));
-    s3.put("clip.mov", &fs::read(plant.files().join("clip.mp4")).unwrap());
-    let bucket = crate::support::s3s::BUCKET;
-    let command = block("docs/faces/transcode.md", "```text\nexport AWS_ACCESS_KEY_ID")
-        .replacen('…', crate::support::s3s::ID, 1)
-        .replacen('…', crate::support::s3s::SECRET, 1)
-        .replace("http://127.0.0.1:8333", &s3.endpoint)
-        .replace("s3://in/", &format!("s3://{bucket}/"))
-        .replace("s3://out/", &format!("s3://{bucket}/out/"));
     let _pod = plant.pod("pod-1", &[]).await;
-    let programs = Path::new(env!("CARGO_BIN_EXE_euterpe")).parent().unwrap().display();
-    let run = tokio::process::Command::new("bash")
-        .args(["-euo", "pipefail", "-c", &command])
-        .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()))
+    let dir = tempfile::tempdir().unwrap();
+    let root = std::env::current_dir().unwrap();
+    std::os::unix::fs::symlink(root.join("target"), dir.path().join("target")).unwrap();
+    let [master, volume, filer, port, admin] = free_ports();
+    let mut ports = format!(" -s3.port.iceberg=0 -s3.port.lance=0 -s3.port={port}");
+    for (name, port) in
+        [("master", master), ("volume", volume), ("filer", filer), ("admin", admin), ("s3", port)]
+    {
+        let grpc = port + 10_000;
+        ports += &format!(" -{name}.port.grpc={grpc}");
+        if name != "s3" {
+            ports += &format!(" -{name}.port={port}");
+        }
+    }
+    for name in ["filer", "s3"] {
+        ports += &format!(" -{name}.localSocket={}", dir.path().join(name).display());
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_euterpe")).parent().unwrap();
+    let script = block("docs/faces/transcode.md", "```sh s3\n")
+        .replacen("-bucket=media", &format!("-bucket=media{ports}"), 1)
+        .replace("127.0.0.1:8333", &format!("127.0.0.1:{port}"))
+        .replace("target/debug", programs.to_str().unwrap());
+    let run = tokio::process::Command::new("timeout")
+        .args(["120", "bash", "-euo", "pipefail", "-c", &format!("trap 'kill $(jobs -p)' EXIT\n{script}")])
+        .current_dir(dir.path())
+        .env("HOME", dir.path())
+        .env("MEDIA", plant.files())
         .env("EUTERPE_API", &plant.api.url)
         .env("EUTERPE_API_KEY", &plant.api.key)
         .output()

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use euterpe::dev::Cluster;
@@ -227,10 +228,12 @@ fn roles() -> serde_json::Value {
 }
 
 /// Five ports that are free, and whose neighbours 10000 above are: the server wants those for itself.
-fn free_ports() -> [u16; 5] {
+/// For one more server of this process.
+pub fn free_ports() -> [u16; 5] {
+    static SERVERS: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     // Apart for each process, and below what the system hands out.
-    let first = 10_000 + (std::process::id() % 400) as u16 * 30;
+    let first = 10_000 + (std::process::id() % 400) as u16 * 30 + SERVERS.fetch_add(1, Ordering::SeqCst) * 15;
     let mut free = (0..10_000_u16).map(|n| 10_000 + (first - 10_000 + n) % 12_000);
     std::array::from_fn(|_| free.find(|port| is_free(*port) && is_free(port + 10_000)).expect("a free port"))
 }
