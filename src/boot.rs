@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::domain::{WorkerId, causes};
 use crate::store::surface::Role;
 use crate::store::{Store, StoreError, Wakeups};
+use crate::telemetry::Readiness;
 use crate::{config, telemetry};
 
 /// What a service says of itself beyond its name: in `/readyz` and in `live_workers`. Asked again and again.
@@ -77,7 +78,8 @@ impl Service {
 
         tracing::info!(listen = %listener.local_addr()?, "health and metrics");
         let numbers = telemetry::count()?;
-        let ready = telemetry::Ready { store: store.clone(), role, about: Arc::clone(&about) };
+        let ready =
+            telemetry::Ready { readiness: Readiness::of(store.clone(), role), about: Arc::clone(&about) };
         let health = telemetry::serve_health(listener, ready, numbers.clone(), stop.clone());
         let house = keep_house(store.clone(), worker.clone(), role, about, numbers);
         let aside = [tokio::spawn(health), tokio::spawn(house)].map(AbortOnDropHandle::new);
