@@ -37,12 +37,14 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// Page, what stands behind the fence, and the test that holds such a block or the bench that writes it.
-const BLOCKS: [(&str, &str, &str); 27] = [
+const BLOCKS: [(&str, &str, &str); 29] = [
     ("README.md", "text commands", "pages::the_two_commands_are_there"),
     ("README.md", "sh", "readme::the_first_job_runs_as_it_is_written"),
     ("README.md", "text dev", "readme::the_first_job_runs_as_it_is_written"),
     ("README.md", "python", "receivers::the_page_shows_the_verifiers_as_they_are"),
     ("README.md", "psql", "operations::the_pages_show_what_psql_prints"),
+    ("docs/backup.md", "sh dump", "by_hand::the_dump_of_one_server_is_restored_on_another"),
+    ("docs/backup.md", "sh restore", "by_hand::the_dump_of_one_server_is_restored_on_another"),
     ("docs/cli.md", "console", "cli_page::the_page_shows_the_help_of_every_command_as_it_is"),
     ("docs/deployment.md", "sh", "by_hand::the_ten_commands_run_as_they_are_written"),
     ("docs/deployment.md", "sql", "pages::the_logins_of_the_page_can_be_made"),
