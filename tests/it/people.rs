@@ -146,6 +146,21 @@ async fn explain_says_how_the_webhooks_stand() {
     assert_eq!(says, "0 delivered, 3 given up; the endpoint answered 410, nothing more is sent");
 }
 
+/// What is in somebody's hands leads to them: one name in both views.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_jobs_and_live_workers_name_a_worker_alike() {
+    let scene = Scene::new().await;
+    let found: String = scene
+        .db
+        .one(&format!(
+            "select w.worker || ' ' || w.kind
+               from euterpe.running_jobs r join euterpe.live_workers w using (worker) where r.job_id = '{}'",
+            scene.running
+        ))
+        .await;
+    assert!(found.starts_with("transcode-0#") && found.ends_with(" transcode"), "{found}");
+}
+
 /// What a person sees fits a terminal of 80 columns, for names of ordinary length.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_views_fit_eighty_columns() {
