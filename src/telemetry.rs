@@ -67,7 +67,10 @@ impl Readiness {
 
     /// What `/readyz` says.
     pub async fn look(&self) -> Result<(), String> {
-        self.last.or_ask(self.ask()).await
+        // In a task of its own: of who asks and hangs up nothing would be remembered, and the next would ask again.
+        let this = self.clone();
+        let looked = tokio::spawn(async move { this.last.or_ask(this.ask()).await });
+        looked.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     async fn ask(&self) -> Answer {
@@ -79,7 +82,7 @@ impl Readiness {
     }
 }
 
-/// Why it is not ready.
+/// Ready, or why not.
 type Answer = Result<(), String>;
 
 /// An answer, for as long as it is good. Who comes while somebody asks gets that one's.
