@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use metrics_exporter_prometheus::PrometheusHandle;
 use rand::RngExt;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -18,6 +18,8 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::domain::{WorkerId, causes};
 use crate::store::surface::Role;
 use crate::store::{Store, StoreError, Wakeups};
+use crate::telemetry::Readiness;
+use crate::worker::Events;
 use crate::{config, telemetry};
 
 /// What a service says of itself beyond its name: in `/readyz` and in `live_workers`. Asked again and again.
@@ -51,14 +53,15 @@ fn no_core_dumps() {
 }
 
 impl Service {
-    /// Looks before it starts: are settings, database and functions as they must be? Then serves health and metrics,
-    /// and keeps house.
+    /// Looks before it starts: are settings, database, functions and the lines of jobs that it was told of as they must be?
+    /// Then serves health and metrics, and keeps house.
     pub async fn start(
         env: impl Fn(&str) -> Option<String> + Copy,
         program: &str,
         role: Role,
         metrics_listen: &str,
         connections: usize,
+        queues: &[String],
         about: About,
     ) -> anyhow::Result<Self> {
         telemetry::log(config::log_form(env)?);
@@ -77,6 +80,7 @@ impl Service {
             .with_wakeups(wakeups.clone());
         store.check_surface(role).await.map_err(explained)?;
         store.check_durability(may_be_unsafe).await?;
+        insist_on_queues(&store, queues).await?;
         let listener = TcpListener::bind(metrics_listen)
             .await
             .with_context(|| format!("cannot listen on EUTERPE_METRICS_LISTEN={metrics_listen}"))?;
@@ -87,7 +91,8 @@ impl Service {
 
         tracing::info!(listen = %listener.local_addr()?, "health and metrics");
         let numbers = telemetry::count()?;
-        let ready = telemetry::Ready { store: store.clone(), role, about: Arc::clone(&about) };
+        let ready =
+            telemetry::Ready { readiness: Readiness::of(store.clone(), role), about: Arc::clone(&about) };
         let health = telemetry::serve_health(listener, ready, numbers.clone(), stop.clone());
         let house = keep_house(store.clone(), worker.clone(), role, about, numbers);
         let aside = [tokio::spawn(health), tokio::spawn(house)].map(AbortOnDropHandle::new);
@@ -119,6 +124,27 @@ async fn keep_house(store: Store, worker: WorkerId, role: Role, about: About, nu
         let jitter = rand::rng().random_range(8_000..12_000);
         sleep(Duration::from_millis(jitter)).await;
     }
+}
+
+/// A line that is not there would be a WARN a second to a worker, and to a requester a 500.
+async fn insist_on_queues(store: &Store, queues: &[String]) -> anyhow::Result<()> {
+    const SETTINGS: &str = "EUTERPE_QUEUE (of a worker) or EUTERPE_QUEUES (of the api)";
+    for queue in queues {
+        if Events::QUEUES.contains(&queue.as_str()) {
+            bail!("the queue {queue} holds webhooks, not jobs: set {SETTINGS} right");
+        }
+        // Every service may give a line its tick, and that does no harm.
+        match store.tick(queue).await {
+            Err(StoreError::NoSuchQueue(says)) => {
+                let name = queue.replace('\'', "''");
+                bail!(
+                    "{says}: as an operator, select euterpe.create_queue_v1('{name}'), or set {SETTINGS} right"
+                );
+            }
+            answer => drop(answer?),
+        }
+    }
+    Ok(())
 }
 
 /// At boot, somebody is there to set it right.

@@ -7,7 +7,7 @@ mod transcode;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::face::serve::Limits;
 use crate::worker::{Lease, Pace};
 
 pub use transcode::{allows_no_cage, caps, patience, queue, spare, tools, transcode_pace, work_dir};
+
+const FILE_STORAGE: &str = "EUTERPE_FILE_STORAGE";
 
 /// A setting that cannot be used, with what it may be.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +102,10 @@ pub fn policy(env: impl Fn(&str) -> Option<String>) -> Result<Policy, BadSetting
                 problem: "must be networks such as 10.0.0.0/8, separated by commas, default none".into(),
             }
         })?;
+    let file_roots: Vec<_> = list(FILE_STORAGE).into_iter().map(PathBuf::from).collect();
+    if let Some(root) = file_roots.iter().find(|root| !root.is_absolute()) {
+        return Err(bad_root(root, "must be absolute directories, separated by commas, default none"));
+    }
     let queues = list("EUTERPE_QUEUES");
     let max_source_bytes = setting(&env, "EUTERPE_MAX_SOURCE_BYTES", 100_000_000_000, 1..=u64::MAX / 2)?;
     Ok(Policy {
@@ -108,10 +114,27 @@ pub fn policy(env: impl Fn(&str) -> Option<String>) -> Result<Policy, BadSetting
             allow_http: yes_or_no(&env, "EUTERPE_ALLOW_HTTP")?,
             ports: egress_ports(&env)?,
         },
-        file_roots: list("EUTERPE_FILE_STORAGE").into_iter().map(PathBuf::from).collect(),
+        file_roots,
         queues: if queues.is_empty() { Policy::default().queues } else { queues },
         max_source_bytes: Some(max_source_bytes),
     })
+}
+
+/// Refuses roots of `file://` that are not there. For who opens files: the HTTP tier only compares names, and need not
+/// have the volume.
+pub fn insist_on_file_roots(policy: &Policy) -> Result<(), BadSetting> {
+    let missing = policy.file_roots.iter().find(|root| !root.is_dir());
+    missing.map_or(Ok(()), |root| {
+        Err(bad_root(root, "is no directory here: make it, or mount what should be there"))
+    })
+}
+
+fn bad_root(root: &Path, problem: &str) -> BadSetting {
+    BadSetting::Unusable {
+        name: FILE_STORAGE,
+        value: root.display().to_string(),
+        problem: problem.to_owned(),
+    }
 }
 
 /// `EUTERPE_EGRESS_PORTS`: ports beside the usual ones, or `any`.
@@ -126,8 +149,10 @@ fn egress_ports(env: impl Fn(&str) -> Option<String>) -> Result<EgressPorts, Bad
     ports.map(EgressPorts::UsualAnd).ok_or_else(|| BadSetting::Unusable {
         name: NAME,
         value: value.clone(),
-        problem: "must be ports in 1..=65535, separated by commas, or any; default none beside 443 and 8443"
-            .into(),
+        problem:
+            "must be ports in 1..=65535, separated by commas, or any; default none beside 443 and 8443, with \
+                  EUTERPE_ALLOW_HTTP=true also 80 and 8080"
+                .into(),
     })
 }
 

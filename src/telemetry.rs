@@ -2,13 +2,15 @@
 #![expect(clippy::cast_precision_loss, reason = "metrics are floats, and no queue holds 2^53 jobs")]
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -44,22 +46,68 @@ pub fn count() -> Result<PrometheusHandle, BadSetting> {
     )
 }
 
-/// Is everything there that `role` needs? What `/readyz` says.
-pub async fn is_ready(store: &Store, role: Role) -> Result<(), String> {
-    match tokio::time::timeout(Duration::from_secs(2), store.check_surface(role)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the database does not answer".into()),
+/// How long an answer of `/readyz` is good for.
+const READY_FOR: Duration = Duration::from_secs(1);
+
+/// Is everything there that a role needs? Anybody may ask, without a key, so the database is asked once a second at most
+/// and by one caller at a time: its connections are for work.
+#[derive(Clone)]
+pub struct Readiness {
+    store: Store,
+    role: Role,
+    last: Remembered,
+}
+
+impl Readiness {
+    /// Of what `role` calls in `store`.
+    #[must_use]
+    pub fn of(store: Store, role: Role) -> Self {
+        Self { store, role, last: Remembered::default() }
+    }
+
+    /// What `/readyz` says.
+    pub async fn look(&self) -> Result<(), String> {
+        // In a task of its own: of who asks and hangs up nothing would be remembered, and the next would ask again.
+        let this = self.clone();
+        let looked = tokio::spawn(async move { this.last.or_ask(this.ask()).await });
+        looked.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn ask(&self) -> Answer {
+        match tokio::time::timeout(Duration::from_secs(2), self.store.check_surface(self.role)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the database does not answer".into()),
+        }
+    }
+}
+
+/// Ready, or why not.
+type Answer = Result<(), String>;
+
+/// An answer, for as long as it is good. Who comes while somebody asks gets that one's.
+#[derive(Clone, Default)]
+struct Remembered(Arc<Mutex<Option<(Instant, Answer)>>>);
+
+impl Remembered {
+    async fn or_ask(&self, ask: impl Future<Output = Answer>) -> Answer {
+        let mut last = self.0.lock().await;
+        if let Some((at, answer)) = &*last
+            && at.elapsed() < READY_FOR
+        {
+            return answer.clone();
+        }
+        let answer = ask.await;
+        *last = Some((Instant::now(), answer.clone()));
+        answer
     }
 }
 
 /// What `/readyz` looks at, and what it adds.
 #[derive(Clone)]
 pub struct Ready {
-    /// Is it there?
-    pub store: Store,
-    /// With everything this one needs?
-    pub role: Role,
+    /// Is it there, with everything we need?
+    pub readiness: Readiness,
     /// Beyond that.
     pub about: About,
 }
@@ -67,7 +115,7 @@ pub struct Ready {
 impl Ready {
     async fn answer(self) -> (StatusCode, String) {
         let more = (self.about)().map(|about| format!("{about:#}\n")).unwrap_or_default();
-        match is_ready(&self.store, self.role).await {
+        match self.readiness.look().await {
             Ok(()) => (StatusCode::OK, format!("ok\n{more}")),
             Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{more}")),
         }
@@ -81,7 +129,7 @@ pub async fn serve_health(
     metrics: PrometheusHandle,
     stop: CancellationToken,
 ) {
-    let pool = ready.store.clone();
+    let pool = ready.readiness.store.clone();
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || ready.clone().answer()))
@@ -114,5 +162,31 @@ pub fn tell_depths(depths: &[QueueDepth]) {
 pub fn tell_pool((size, available, waiting): (usize, usize, usize)) {
     for (state, count) in [("open", size), ("idle", available), ("waited_for", waiting)] {
         metrics::gauge!("euterpe_pool_connections", "state" => state).set(count as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Whoever asks without a key costs the database no more than one question a second.
+    #[tokio::test]
+    async fn many_who_ask_at_once_cost_one_question_and_its_answer_is_not_kept_for_long() {
+        let (remembered, asked) = (Remembered::default(), AtomicU32::new(0));
+        let ask = || {
+            remembered.or_ask(async {
+                tokio::task::yield_now().await;
+                if asked.fetch_add(1, Ordering::SeqCst) == 0 { Ok(()) } else { Err("away".into()) }
+            })
+        };
+        let answers = futures_util::future::join_all((0..100).map(|_| ask())).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        if let Some((at, _)) = &mut *remembered.0.lock().await {
+            *at = at.checked_sub(READY_FOR).expect("a second ago");
+        }
+        assert_eq!(ask().await, Err("away".to_owned()));
     }
 }

@@ -42,7 +42,10 @@ begin
                      when v_head.run_at > p_now then 'is tried again in ' || _ago(v_head.run_at - p_now)
                      else 'is in line' end)
          || case when v_head.attempt_count > 0
-                 then format(' (%s attempts, last: %s)', v_head.attempt_count, v_head.last_error ->> 'class') else '' end
+                 then format(' (%s attempts, last: %s)', v_head.attempt_count, v_head.last_error ->> 'class')
+                 -- Handed back untried: a key that worker does not have, a host at its cap.
+                 when v_head.last_error is not null and v_head.status <> 'claimed'
+                 then format(' (%s)', v_head.last_error ->> 'class') else '' end
          || case when v_circuit is not null then format('; %s does not answer', v_head.callback_origin) else '' end
          || case when v_waiting > 0 then format('; %s wait behind it', v_waiting) else '' end
          || case when v_dead > 0 then format('; %s given up', v_dead) else '' end;

@@ -1,7 +1,8 @@
 -- health_v1: what a DBA should worry about; every row with ok = false is an alarm.
 --
 --   caller  the view health, monitoring
---   cost    catalog, statistics, sequences, the newest samples and the endpoints in trouble; no table of jobs is read
+--   cost    catalog, statistics, sequences, the newest samples and the endpoints in trouble; of jobs, the event of each of
+--           the first 100 delayed entries of a line of webhooks
 --
 -- It names culprits: who holds the oldest snapshot (vacuum cannot clean behind it), which table has most dead rows,
 -- which pods call functions that are not loaded. Since when a snapshot is held is only shown to those who may read all
@@ -137,6 +138,24 @@ as $$
                 || to_char(min(e.changed_at) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''))
     from endpoint_circuits e
    where e.state <> 'closed'
+  union all
+  -- A worker that lacks a key hands its events back untried, and they come and go without an attempt being counted.
+  select 'keys',
+         count(*) = 0,
+         case when count(*) = 0 then 'no webhook waits for one'
+              else format('%s of the next webhooks were handed back for a key that a webhook worker lacks', count(*)) end
+    from queues q
+   cross join lateral (
+         select d.job_id, d.sequence, d.seq
+           from delayed d
+          where d.queue_id = q.queue_id and d.sequence > 0
+          order by d.run_at
+          limit 100) d
+   cross join lateral (
+         select e.last_error ->> 'class' as class, e.line_seq
+           from job_outbox_events e
+          where e.job_id = d.job_id and e.sequence = d.sequence offset 0) e
+   where q.holds = 'events' and e.class = 'unknown_kek' and e.line_seq = d.seq
   union all
   select 'strays ' || l.name,
          l.strays = 0,

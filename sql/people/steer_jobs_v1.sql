@@ -4,7 +4,7 @@
 --   writes  nothing without p_confirm; with it, what cancel_job_v1, retry_job_v1, redrive_job_v1, prioritise_job_v1 or
 --           redeliver_events_v1 write for each job
 --   raises  22023  an unknown act, no filter at all, a priority missing or out of range, a number out of range
---           UT004  no such requester
+--           UT004  no such requester, no such error code
 --           UT006  no such queue
 --           UT011  not read committed
 --   answers how many match (counted up to 10,000), how many were done, and how many refused because they had moved on
@@ -65,6 +65,12 @@ begin
 
   v_ids := _matching_jobs(p_act, p_queue, p_requester_id, p_error_code, p_status, coalesce(p_since, v_now - interval '30 days'),
                           coalesce(p_until, v_now + interval '1 hour'), p_priority, 10000);
+  -- A worker of a newer release may have stored a code that the table does not have: what was found counts, too.
+  if cardinality(v_ids) = 0 and p_error_code is not null
+     and not exists (select from error_codes c where c.code = p_error_code) then
+    raise exception using errcode = 'UT004', message = format('there is no error code %s', p_error_code),
+                          hint = 'error_codes has them all';
+  end if;
   if p_confirm is null or p_confirm > cardinality(v_ids) then
     return query
     select cardinality(v_ids), 0, 0,

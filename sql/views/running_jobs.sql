@@ -8,7 +8,7 @@ select j.job_id,
        j.requester_id                                                          as who,
        j.status || case when j.lease_expires_at < euterpe._now() then ', lapsed'
                         else coalesce(' ' || (j.progress ->> 'percent') || '%', '') end      as doing,
-       case when length(j.worker_id) > 10 then '…' || right(j.worker_id, 9) else j.worker_id end as worker
+       j.worker_id                                                             as worker
   from (select distinct l.job_id
           from (select x.job_id from euterpe.leases x where x.sequence = 0 limit 20000) l) l
  cross join lateral (select i.* from euterpe.inbox_jobs i where i.job_id = l.job_id offset 0) j
@@ -21,4 +21,4 @@ comment on column euterpe.running_jobs.job_id is 'The job.';
 comment on column euterpe.running_jobs.who is 'Whose job it is.';
 comment on column euterpe.running_jobs.doing is
   'Phase, and how much of it is done; lapsed: its worker was not heard of in time, the next tick takes it back.';
-comment on column euterpe.running_jobs.worker is 'End of the worker''s name; live_workers has the whole.';
+comment on column euterpe.running_jobs.worker is 'Who has it, as in live_workers.';

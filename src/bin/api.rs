@@ -34,9 +34,16 @@ async fn run() -> anyhow::Result<()> {
     let listener = TcpListener::bind(http)
         .await
         .with_context(|| format!("cannot listen on EUTERPE_HTTP_LISTEN={http}"))?;
-    let service =
-        Service::start(env, "euterpe-api", Role::Api, "127.0.0.1:9464", connections, boot::nothing_more())
-            .await?;
+    let service = Service::start(
+        env,
+        "euterpe-api",
+        Role::Api,
+        "127.0.0.1:9464",
+        connections,
+        &policy.queues,
+        boot::nothing_more(),
+    )
+    .await?;
 
     tracing::info!(listen = %listener.local_addr()?, "serving");
     let face = Face::new(service.store.clone(), &service.wakeups, keys, peppers, policy)

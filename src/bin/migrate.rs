@@ -113,6 +113,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             for path in &status.functions_unknown {
                 println!("unknown     sql/{path} (of another release)");
             }
+            for trouble in &status.half_restored {
+                println!("not ours    {trouble}");
+            }
+            if !status.half_restored.is_empty() {
+                println!("            Drop it and restore it again, roles first: docs/backup.md.");
+            }
             Ok(if status.is_current() { ExitCode::SUCCESS } else { ExitCode::from(3) })
         }
     }

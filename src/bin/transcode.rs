@@ -39,6 +39,7 @@ async fn run() -> anyhow::Result<()> {
     let env = |name: &str| std::env::var(name).ok();
     let (keys, pace, policy) =
         (Arc::new(Keyring::from_env(env)?), config::transcode_pace(env)?, config::policy(env)?);
+    config::insist_on_file_roots(&policy)?;
     let max_source_bytes = policy.max_source_bytes.unwrap_or(u64::MAX);
     let (caps, patience) = (config::caps(env)?, config::patience(env)?);
     // An answer may carry credentials and twenty signed urls.
@@ -53,17 +54,23 @@ async fn run() -> anyhow::Result<()> {
     let ffmpeg = Arc::new(Ffmpeg::find(tools, !config::allows_no_cage(env)?, workshop.dir()).await?);
 
     let connections = pace.concurrency.min(16) + 3;
-    let about = about(&ffmpeg, &workshop);
-    let service =
-        Service::start(env, "euterpe-transcode", Role::Transcode, "127.0.0.1:9466", connections, about)
-            .await?;
+    let (queue, about) = (config::queue(env), about(&ffmpeg, &workshop));
+    let service = Service::start(
+        env,
+        "euterpe-transcode",
+        Role::Transcode,
+        "127.0.0.1:9466",
+        connections,
+        std::slice::from_ref(&queue),
+        about,
+    )
+    .await?;
     tracing::info!(ffmpeg = ffmpeg.version(), cage = ffmpeg.cage(), work_dir = %root.display(), "ready to work");
 
     let (store, worker) = (service.store.clone(), service.worker.clone());
     let storage =
         Arc::new(Storage::new(Arc::clone(&way_out), policy.file_roots.clone(), Transfer::default()));
     let refresher = Refresher::new(store.clone(), worker.clone(), keys, way_out, policy, patience);
-    let queue = config::queue(env);
     let wakeup = service.wakeups.hear(&[queue.as_str()]);
     let lane =
         Jobs { store, worker, queue, lease: pace.lease, gate: Some(Arc::<Workshop>::clone(&workshop)) };

@@ -36,6 +36,7 @@ async fn run() -> anyhow::Result<()> {
         Role::Webhook,
         "127.0.0.1:9465",
         connections,
+        &[],
         boot::nothing_more(),
     )
     .await?;

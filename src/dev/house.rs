@@ -152,6 +152,8 @@ impl House {
         more: &[(String, String)],
     ) -> anyhow::Result<()> {
         let mut env = self.env_of(program);
+        // Who it is in psql, where the machine's name would say nothing.
+        env.push(("POD_NAME".into(), format!("dev-{}", name.trim_start_matches("euterpe-"))));
         env.extend(more.iter().cloned());
         self.tenants.push(Tenant::start(name, program, arguments, &env, &self.dir.join("logs"))?);
         Ok(())

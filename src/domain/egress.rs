@@ -63,7 +63,10 @@ pub enum EgressFault {
     #[error("must have a public host name such as media.example.com, not a local one")]
     PrivateName,
     /// A port that is not on the list.
-    #[error("must use port 443 or 8443, or one that whoever runs this service allows (EUTERPE_EGRESS_PORTS)")]
+    #[error(
+        "must use port 443 or 8443, where plain http is allowed also 80 or 8080, or one that whoever runs this service \
+         allows (EUTERPE_EGRESS_PORTS)"
+    )]
     Port,
 }
 

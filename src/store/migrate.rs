@@ -12,6 +12,7 @@ use tokio_postgres::{Client, Config};
 
 use super::functions::{self, Functions};
 use super::online::{self, OnlineIndex};
+use super::surface;
 use super::tls::connect;
 
 mod embedded {
@@ -108,6 +109,8 @@ pub struct Status {
     pub functions_unknown: Vec<String>,
     /// Indexes that `online` would build.
     pub indexes_to_build: Vec<String>,
+    /// What belongs to somebody else, and who lacks rights: what a restore without its roles leaves behind.
+    pub half_restored: Vec<String>,
 }
 
 impl Status {
@@ -117,6 +120,7 @@ impl Status {
         self.database_version == Some(self.binary_version)
             && self.functions_to_load.is_empty()
             && self.indexes_to_build.is_empty()
+            && self.half_restored.is_empty()
     }
 }
 
@@ -179,13 +183,61 @@ pub async fn status(config: &Config) -> Result<Status, MigrateError> {
     let wanted = Functions::of_this_release();
     let database_version = database_version(&client).await?;
     let loaded = if database_version.is_some() { functions::ledger(&client).await? } else { BTreeMap::new() };
+    let half_restored = if database_version.is_some() { half_restored(&client).await? } else { Vec::new() };
     Ok(Status {
+        half_restored,
         database_version,
         binary_version: binary_version(),
         functions_to_load: wanted.changed_since(&loaded),
         indexes_to_build: online::missing(&client, &OnlineIndex::of_this_release()).await?,
         functions_unknown: loaded.into_keys().filter(|path| !wanted.contains(path)).collect(),
     })
+}
+
+/// A dump names its roles and does not hold them: where they were missing, `pg_restore` goes on, everything belongs to
+/// whoever restored, and nobody was granted anything. The ledger came along and says that all is loaded.
+async fn half_restored(client: &Client) -> Result<Vec<String>, MigrateError> {
+    const SQL: &str = "\
+        with schemas as (
+          select n.oid, n.nspname, n.nspowner from pg_namespace n where n.nspname in ('euterpe', 'euterpe_line')
+        ), things as (
+          select 'schema ' || s.nspname as thing, s.nspowner as owner from schemas s
+           union all
+          select c.oid::regclass::text, c.relowner
+            from pg_class c
+           where c.relnamespace in (select s.oid from schemas s)
+           union all
+          select p.oid::regprocedure::text, p.proowner
+            from pg_proc p
+           where p.pronamespace in (select s.oid from schemas s)
+        ), calls as (
+          select c.role, to_regprocedure(c.signature)::text as call,
+                 has_schema_privilege(to_regrole(c.role)::oid, 'euterpe', 'usage')
+                 and has_function_privilege(to_regrole(c.role)::oid, to_regprocedure(c.signature), 'execute') as may
+            from unnest($1::text[], $2::text[]) c (role, signature)
+        )
+        select format('%s%s belongs to %s, not to euterpe_owner', min(t.thing),
+                      case when count(*) > 1 then format(' (and %s more)', count(*) - 1) end, t.owner::regrole) as says
+          from things t
+         where t.owner is distinct from to_regrole('euterpe_owner')
+         group by t.owner
+         union all
+        select case when to_regrole(c.role) is null then format('there is no role %s', c.role)
+                    else format('%s may not call %s%s', c.role, min(c.call),
+                                case when count(*) > 1 then format(' (and %s more)', count(*) - 1) end) end
+          from calls c
+         where c.call is not null and c.may is not true
+         group by c.role
+         order by says";
+    let (mut roles, mut signatures) = (Vec::new(), Vec::new());
+    for function in surface::functions_of_this_release() {
+        for role in &function.roles {
+            roles.push(format!("euterpe_{role}"));
+            signatures.push(function.signature());
+        }
+    }
+    let rows = client.query(SQL, &[&roles, &signatures]).await?;
+    Ok(rows.iter().map(|row| row.get("says")).collect())
 }
 
 /// Roles, and the owner's right to make schemas. Asks a DBA where this login may not.

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -99,6 +99,65 @@ fn images_and_composition_set_what_the_programs_read() {
         let set = names(&fs::read_to_string(file).unwrap());
         assert!(set.len() > 3 && set.is_subset(&known), "{file}: {:?}", set.difference(&known));
     }
+}
+
+/// The settings of a service, as its programs read them.
+fn settings_of(service: &Value) -> impl Fn(&str) -> Option<String> {
+    let settings = service["environment"].clone();
+    move |name| match &settings[name] {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Who calls others is allowed to call those that are there to be called, where they listen.
+#[test]
+fn the_receiver_and_the_store_may_be_called_where_they_listen() {
+    let composition = composition();
+    let services = &composition["services"];
+    let listens = services["receiver"]["command"].as_array().unwrap();
+    let at = listens.iter().position(|word| word == "--listen").unwrap() + 1;
+    let receiver = listens[at].as_str().unwrap().replace("0.0.0.0", "http://receiver");
+    for name in ["api", "transcode", "webhook"] {
+        let policy = euterpe::config::policy(settings_of(&services[name])).unwrap();
+        for url in [format!("{receiver}/hooks"), "http://s3:8333".into()] {
+            assert!(policy.egress.check(&url).is_ok(), "{name}: {url}");
+        }
+        let subnet = composition["networks"]["default"]["ipam"]["config"][0]["subnet"].as_str().unwrap();
+        let address = subnet.split('/').next().unwrap().parse().unwrap();
+        assert!(policy.egress.allows(address), "{name}: {subnet}");
+    }
+}
+
+fn bytes(size: &str) -> u64 {
+    let (number, unit) = size.split_at(size.len() - 1);
+    number.parse::<u64>().unwrap() << if unit == "g" { 30 } else { 20 }
+}
+
+/// What a tmpfs holds counts against the memory of its container: both must fit, and whoever looks for room finds it.
+#[test]
+fn what_a_worker_may_take_fits_into_what_its_container_has() {
+    let composition = composition();
+    let worker = &composition["services"]["transcode"];
+    let scratch = worker["tmpfs"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
+    let sizes: Vec<_> = scratch
+        .map(|one| (one.split(':').next().unwrap(), bytes(one.split("size=").nth(1).unwrap())))
+        .collect();
+    let settings = settings_of(worker);
+    let at_once = euterpe::config::transcode_pace(&settings).unwrap().concurrency as u64;
+    let encoding = at_once * euterpe::config::caps(&settings).unwrap().memory_bytes;
+    let limit = bytes(worker["deploy"]["resources"]["limits"]["memory"].as_str().unwrap());
+    let itself = 512 << 20;
+    let scratch: u64 = sizes.iter().map(|(_, size)| size).sum();
+    assert!(scratch + encoding + itself <= limit, "{scratch} + {encoding} of {limit}");
+    // A source, its outputs, and what must stay free.
+    let most = euterpe::config::policy(&settings).unwrap().max_source_bytes.unwrap();
+    let spare = euterpe::config::spare(&settings).unwrap().disk;
+    let work = sizes.iter().find(|(place, _)| *place == "/work").unwrap().1;
+    assert!(2 * most + spare <= work, "{most} {work}");
+    // The doctor looks at the same directory, on a read-only root.
+    assert_eq!(composition["services"]["cli"]["tmpfs"], worker["tmpfs"]);
 }
 
 /// The tree of the image, with the programs under test.
@@ -202,4 +261,24 @@ async fn a_database_is_migrated_and_served_from_the_tree_of_the_image() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!(said(inside(&tree, &["euterpe", "health", &health])), (true, format!("{health} is ready\n")));
+
+    // Where the composition runs it, the doctor has nothing to complain of but this server, which is in a hurry. The
+    // service may still be at its first upkeep.
+    let begun = Instant::now();
+    loop {
+        let mut doctor = inside(&tree, &["euterpe", "--json", "doctor"]);
+        doctor.env("EUTERPE_DATABASE_URL", url("euterpe_operator")).envs([
+            ("EUTERPE_KEKS", KEK),
+            ("EUTERPE_KEY_PEPPER", PEPPER),
+            ("EUTERPE_WORK_DIR", "/work"),
+        ]);
+        let (_, found) = said(doctor);
+        let found: Value = serde_json::from_str(&found).unwrap_or_else(|_| panic!("{found}"));
+        let checks = found["checks"].as_array().unwrap().iter();
+        let wrong: Vec<_> = checks.filter(|one| one["ok"] == false).map(|one| &one["check"]).collect();
+        if wrong == ["durability"] {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{wrong:?}: {found:#}");
+    }
 }

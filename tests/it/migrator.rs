@@ -164,3 +164,19 @@ async fn functions_of_a_newer_release_are_not_replaced_by_older_ones() {
     );
     assert_eq!(db.one::<i64>("select count(*) from euterpe.sql_functions where release = '10.0.0'").await, 1);
 }
+
+/// After a restore without its roles the ledger says that all is loaded, and nobody may do anything.
+#[tokio::test]
+async fn a_half_restored_database_is_not_called_current() {
+    let db = TestDb::fresh().await;
+    assert_eq!(status(&db.config()).await.unwrap().half_restored, [""; 0]);
+    db.run(
+        "alter function euterpe.tick_v1 owner to current_user; revoke usage on schema euterpe from euterpe_webhook",
+    )
+    .await;
+    let status = status(&db.config()).await.unwrap();
+    assert!(!status.is_current());
+    let [alien, refused] = &status.half_restored[..] else { panic!("{status:?}") };
+    assert!(alien.contains("tick_v1(text) belongs to ") && alien.contains("not to euterpe_owner"), "{alien}");
+    assert!(refused.starts_with("euterpe_webhook may not call euterpe.claim_events_v1("), "{refused}");
+}

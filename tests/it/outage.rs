@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, block_in_place};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::support::api::{Api, add_key, code, refusal, request};
+use crate::support::api::{Api, KEK, add_key, code, refusal, request};
 use crate::support::{Proxy, TestDb, bare_database, until, url_of};
 
 /// What clients have seen so far.
@@ -110,7 +110,12 @@ async fn with_postgres_stopped_under_load_everybody_is_told_and_nothing_accepted
     seen.until_more(&seen.accepted, 30).await;
     stop.cancel();
     let accepted: Vec<Uuid> = clients.join_all().await.into_iter().flatten().collect();
-    assert_eq!(api.get("/readyz").send().await.unwrap().status(), 200);
+    // An answer is good for a second, also the last one of the outage.
+    let begun = Instant::now();
+    while api.get("/readyz").send().await.unwrap().status() != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never ready again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 
     let looker = db.client().await;
     let there = "select count(*) from euterpe.inbox_jobs where job_id = any ($1)";
@@ -232,6 +237,12 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
         (is("EUTERPE_EGRESS_PORTS", "http"), "must be ports in 1..=65535, separated by commas, or any"),
         (is("EUTERPE_HTTP_CONNECTIONS_PER_IP", "0"), "must be in 1..=65536, default 32"),
         (is("EUTERPE_LOG", "xml"), "must be text or json, default text"),
+        (
+            is("EUTERPE_QUEUES", "transcode,fast"),
+            "there is no queue fast: as an operator, select euterpe.create_queue_v1('fast')",
+        ),
+        (is("EUTERPE_QUEUES", "webhook"), "the queue webhook holds webhooks, not jobs"),
+        (is("EUTERPE_FILE_STORAGE", "media"), "EUTERPE_FILE_STORAGE=\"media\": must be absolute directories"),
     ] {
         let said = block_in_place(|| refusal(&database, &wrong));
         assert!(said.contains(says), "{wrong:?} should say {says:?}: {said}");
@@ -241,4 +252,42 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
     db.run("drop function euterpe.count_open_jobs_v1").await;
     let said = block_in_place(|| refusal(&database, &[]));
     assert!(said.contains("this database lacks euterpe.count_open_jobs_v1(text,integer)"), "{said}");
+}
+
+/// The same of a worker: without its line it would warn every second, without its directory fail every job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_line_or_directory_is_not_there_does_not_start() {
+    let (db, dir) = (TestDb::fresh().await, tempfile::TempDir::new().unwrap());
+    let run = |name: &str, value: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_euterpe-transcode"))
+            .env_clear()
+            .env("PATH", std::env::var("PATH").unwrap())
+            .env(
+                "EUTERPE_DATABASE_URL",
+                url_of(&db.config()).replace("user=euterpe_test", "user=euterpe_transcode"),
+            )
+            .envs([("EUTERPE_KEKS", KEK), ("EUTERPE_ALLOW_UNSAFE_DURABILITY", "true")])
+            .envs([("EUTERPE_METRICS_LISTEN", "127.0.0.1:0"), (name, value)])
+            .env("EUTERPE_WORK_DIR", dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        said
+    };
+    for (name, value, says) in [
+        (
+            "EUTERPE_QUEUE",
+            "no'pe",
+            "there is no queue no'pe: as an operator, select euterpe.create_queue_v1('no''pe')",
+        ),
+        ("EUTERPE_QUEUE", "webhook_retry", "the queue webhook_retry holds webhooks, not jobs"),
+        ("EUTERPE_FILE_STORAGE", "/nope", "EUTERPE_FILE_STORAGE=\"/nope\": is no directory here"),
+        ("EUTERPE_FILE_STORAGE", "media", "must be absolute directories"),
+    ] {
+        let said = block_in_place(|| run(name, value));
+        assert!(said.contains(says), "{name}={value}: {said}");
+    }
+    let known = "select count(*) from euterpe.workers";
+    assert_eq!(db.one::<i64>(known).await, 0, "nobody was there who then was not");
 }

@@ -38,15 +38,18 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// Page, what stands behind the fence, and the test that holds such a block or the bench that writes it.
-const BLOCKS: [(&str, &str, &str); 26] = [
+const BLOCKS: [(&str, &str, &str); 29] = [
     ("README.md", "text commands", "pages::the_two_commands_are_there"),
     ("README.md", "sh", "readme::the_first_job_runs_as_it_is_written"),
     ("README.md", "text dev", "readme::the_first_job_runs_as_it_is_written"),
     ("README.md", "python", "receivers::the_page_shows_the_verifiers_as_they_are"),
     ("README.md", "psql", "operations::the_pages_show_what_psql_prints"),
+    ("docs/backup.md", "sh dump", "by_hand::the_dump_of_one_server_is_restored_on_another"),
+    ("docs/backup.md", "sh restore", "by_hand::the_dump_of_one_server_is_restored_on_another"),
     ("docs/cli.md", "console", "cli_page::the_page_shows_the_help_of_every_command_as_it_is"),
     ("docs/deployment.md", "sh", "by_hand::the_ten_commands_run_as_they_are_written"),
     ("docs/deployment.md", "sql", "pages::the_logins_of_the_page_can_be_made"),
+    ("docs/deployment.md", "sql queue", "pages::a_second_queue_is_made_as_the_page_says"),
     ("docs/faces/transcode.md", "json", "requests::the_examples_of_the_page_are_accepted"),
     (
         "docs/faces/transcode.md",
@@ -190,6 +193,20 @@ async fn the_logins_of_the_page_can_be_made() {
         "ada euterpe_operator, api_1 euterpe_api, migrator euterpe_owner, transcode_1 euterpe_transcode, \
          webhook_1 euterpe_webhook"
     );
+}
+
+/// docs/deployment.md: an operator makes a queue as it is written, and what is written is what is there without it.
+#[tokio::test]
+async fn a_second_queue_is_made_as_the_page_says() {
+    let db = TestDb::fresh().await;
+    let mut config = db.config();
+    config.user("euterpe_operator");
+    connect(&config).await.simple_query(&block("docs/deployment.md", "```sql queue\n")).await.unwrap();
+    let settings =
+        "select (lease_seconds, max_attempts, backoff_base_ms, backoff_factor, backoff_cap_ms)::text
+                      from euterpe.queues where name = ";
+    let made: String = db.one(&format!("{settings} 'fast'")).await;
+    assert_eq!(made, db.one::<String>(&format!("{settings} 'transcode'")).await);
 }
 
 /// docs/rolling-upgrades.md: what to look at before something is dropped can be looked at.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use euterpe::domain::{Delivery, JobFailure, JobId, JobStatus, NewJob, Outcome, ReleaseReason};
+use euterpe::domain::{
+    Delivery, EventReleaseReason, JobFailure, JobId, JobStatus, NewJob, Outcome, ReleaseReason,
+};
 use serde_json::json;
 
 use crate::support::scene::Scene;
@@ -117,6 +119,20 @@ async fn explain_says_how_the_webhooks_stand() {
     let event = store.claim_events("webhook", &pod, 1, None).await.unwrap().remove(0);
     let says = explain(&db, id).await.2.unwrap();
     assert_eq!(says, format!("event 1 is being delivered by {pod}; 2 wait behind it"));
+
+    let keys = "select says from euterpe.health where topic = 'keys' and not ok";
+    assert!(db.client().await.query(keys, &[]).await.unwrap().is_empty());
+    let later = [(event.claim, EventReleaseReason::UnknownKek, Duration::from_secs(30))];
+    store.release_events(&pod, &later).await.unwrap();
+    let says = explain(&db, id).await.2.unwrap();
+    assert!(
+        says.starts_with("event 1 is tried again in ") && says.contains("s (unknown_kek); 2 wait"),
+        "{says}"
+    );
+    let says: String = db.one(keys).await;
+    assert!(says.starts_with("1 of the next webhooks were handed back for a key"), "{says}");
+    db.wind(Duration::from_secs(32)).await;
+    let event = store.claim_events("webhook", &pod, 1, None).await.unwrap().remove(0);
     store.settle_events(&pod, &[(event.claim, Delivery::failed("timeout"))]).await.unwrap();
     let says = explain(&db, id).await.2.unwrap();
     assert!(
@@ -128,6 +144,21 @@ async fn explain_says_how_the_webhooks_stand() {
     store.settle_events(&pod, &[(event.claim, Delivery::failed("gone"))]).await.unwrap();
     let says = explain(&db, id).await.2.unwrap();
     assert_eq!(says, "0 delivered, 3 given up; the endpoint answered 410, nothing more is sent");
+}
+
+/// What is in somebody's hands leads to them: one name in both views.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_jobs_and_live_workers_name_a_worker_alike() {
+    let scene = Scene::new().await;
+    let found: String = scene
+        .db
+        .one(&format!(
+            "select w.worker || ' ' || w.kind
+               from euterpe.running_jobs r join euterpe.live_workers w using (worker) where r.job_id = '{}'",
+            scene.running
+        ))
+        .await;
+    assert!(found.starts_with("transcode-0#") && found.ends_with(" transcode"), "{found}");
 }
 
 /// What a person sees fits a terminal of 80 columns, for names of ordinary length.

@@ -123,6 +123,7 @@ fn the_demo_shows_everything_and_leaves_only_its_outputs() {
         "transcode.succeeded    verified",
         "\"status\": \"succeeded\"",
         "uploading -> succeeded",
+        "dev-transcode#",
         "480p.mp4",
     ] {
         assert!(output.contains(shown), "no {shown:?} in\n{output}");

@@ -165,6 +165,7 @@ async fn what_makes_no_sense_is_refused() {
         ("'cancel', p_queue => 'transcode', p_limit => 1001", "22023"),
         ("'cancel', p_queue => 'webhook'", "UT006"),
         ("'cancel', p_requester_id => 'acmee'", "UT004"),
+        ("'redrive', p_error_code => 'egres_blocked'", "UT004"),
     ] {
         let sql = format!("select * from euterpe.steer_jobs_v1({arguments})");
         let refused = client.query(&sql, &[]).await.expect_err(arguments);

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::fault::Faults;
 use super::place::{Asker, path_complaint};
+use super::read::MAX_THUMBNAILS;
 use super::request::{OutputRequest, TranscodeRequest};
 use super::secret::MAX_SECRET_BYTES;
 use super::spec::{JobSpec, OutputSpec, Place, SourceSpec, StorageSpec, Target};
@@ -158,7 +159,9 @@ impl Judge<'_> {
             }
         }
         for (path, n) in &paths {
-            let owner = paths.iter().find(|(other, m)| *m != n && makes_also(other, path));
+            let owner = paths
+                .iter()
+                .find(|(other, m)| (*m != n && makes_also(other, path)) || (*m < n && may_meet(other, path)));
             if let Some((_, owner)) = owner {
                 let message =
                     format!("must differ from the names that /outputs/{owner} makes of its own path");
@@ -230,11 +233,25 @@ impl Judge<'_> {
 /// Whether an output at `path` may also make a file called `other`: segments and renditions beside a playlist
 /// (`index.m3u8` makes `index_…`), pictures by their number (`thumb_%03d.jpg`).
 fn makes_also(path: &str, other: &str) -> bool {
-    if let Some(stem) = path.strip_suffix(".m3u8") {
+    if let Some((stem, ending)) = path.rsplit_once('.')
+        && ending.eq_ignore_ascii_case("m3u8")
+    {
         return other.strip_prefix(stem).is_some_and(|rest| rest.starts_with('_'));
     }
-    let Some((before, after)) = path.split_once('%') else { return false };
-    let after = after.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('d').unwrap_or(after);
+    let Some((before, _, after)) = numbered(path) else { return false };
     let number = other.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether two paths with a number may make one name: `t_%d.jpg` and `t_%02d.jpg` both make `t_10.jpg`.
+fn may_meet(path: &str, other: &str) -> bool {
+    let (Some((before, width, after)), Some(_)) = (numbered(path), numbered(other)) else { return false };
+    (1..=MAX_THUMBNAILS).any(|nth| makes_also(other, &format!("{before}{nth:0width$}{after}")))
+}
+
+/// What stands before the number, its width (of the widest that is taken), and what stands after it.
+fn numbered(path: &str) -> Option<(&str, usize, &str)> {
+    let (before, rest) = path.split_once('%')?;
+    let (width, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+    Some((before, width.parse().unwrap_or(0).min(6), after.strip_prefix('d')?))
 }

@@ -47,6 +47,8 @@ pub(super) mod known {
     pub const CLIP: &[&str] = &["start_seconds", "duration_seconds"];
 }
 
+/// Of one output.
+pub(super) const MAX_THUMBNAILS: i64 = 100;
 /// A signed url may carry a session token, so it is longer than others.
 pub(super) const MAX_SIGNED_URL: usize = 4096;
 /// Any other url.
@@ -211,7 +213,7 @@ fn rendition(fields: &Fields<'_>) -> RenditionRequest {
 
 fn thumbnails(fields: &Fields<'_>) -> ThumbnailsRequest {
     ThumbnailsRequest {
-        count: fields.integer("count", 1..=100),
+        count: fields.integer("count", 1..=MAX_THUMBNAILS),
         width: fields.integer("width", 16..=8192),
         height: fields.integer("height", 16..=8192),
         at_seconds: fields.number("at_seconds", 0.0..=DAY_SECONDS),

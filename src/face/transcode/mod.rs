@@ -25,7 +25,9 @@ use crate::crypto::{KeyProvider, Peppers};
 use crate::domain::transcode::{ErrorCode, Policy};
 use crate::face::manners;
 use crate::face::serve::Limits;
+use crate::store::surface::Role;
 use crate::store::{Store, Wakeups};
+use crate::telemetry::Readiness;
 
 pub use error::ApiError;
 
@@ -41,6 +43,7 @@ pub struct Face {
     doorman: Doorman,
     meters: Meters,
     waiters: Waiters,
+    readiness: Readiness,
     body_in: Duration,
     stop: CancellationToken,
 }
@@ -59,7 +62,8 @@ impl Face {
         let waiters = Waiters::start(store.clone(), wakeups.hear(&["webhook"]));
         let (doorman, meters) = (Doorman::new(peppers), Meters::default());
         let (body_in, stop) = (Limits::default().body, CancellationToken::new());
-        Self { store, keys, policy, doorman, meters, waiters, body_in, stop }
+        let readiness = Readiness::of(store.clone(), Role::Api);
+        Self { store, keys, policy, doorman, meters, waiters, readiness, body_in, stop }
     }
 
     /// The same face; a body comes in so much time, and a stop answers everybody who waits for a job to move.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,8 +17,6 @@ use crate::domain::transcode::{
     AcceptedAnswer, CancelRequest, CredentialVersion, CredentialsUpdate, ErrorBody, ErrorCode, JobList,
     RedeliverBody, Redelivered, RetryRequest, StatusDocument, Timeline, TranscodeRequest,
 };
-use crate::store::surface::Role;
-use crate::telemetry::is_ready;
 
 /// Only its own files: no network, no inline script.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -69,8 +67,10 @@ pub(super) fn routes() -> Router<Arc<Face>> {
     };
     let mut api = serde_json::to_value(Api::openapi()).expect("a description is always JSON");
     refusals::describe(&mut api);
+    let api = Bytes::from(api.to_string());
+    let description = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], api.clone()));
     Router::new()
-        .route("/openapi.json", get(move || std::future::ready(Json(api.clone()))))
+        .route("/openapi.json", get(description))
         .route("/docs", file("text/html; charset=utf-8", include_str!("docs/index.html")))
         .route("/docs/page.js", file("text/javascript; charset=utf-8", include_str!("docs/page.js")))
         .route("/docs/page.css", file("text/css; charset=utf-8", include_str!("docs/page.css")))
@@ -78,7 +78,7 @@ pub(super) fn routes() -> Router<Arc<Face>> {
 
 /// `GET /readyz`: the database answers, and has what we call.
 pub(super) async fn ready(State(face): State<Arc<Face>>) -> Response {
-    match is_ready(&face.store, Role::Api).await {
+    match face.readiness.look().await {
         Ok(()) => (StatusCode::OK, "ok\n").into_response(),
         Err(why) => {
             tracing::warn!(why, "not ready");
