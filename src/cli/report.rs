@@ -87,11 +87,13 @@ impl Failure {
 
     pub(super) fn print(&self, as_json: bool) {
         let (_, code, message) = self.parts();
-        if as_json {
-            eprintln!("{}", json!({"error": {"code": code, "message": message}}));
+        let line = if as_json {
+            json!({"error": {"code": code, "message": message}}).to_string()
         } else {
-            eprintln!("euterpe: {message}");
-        }
+            format!("euterpe: {message}")
+        };
+        // With `2>&1 | head` nobody reads this either; the exit code still says it, where eprintln! would panic.
+        let _ = writeln!(io::stderr(), "{line}");
     }
 
     /// The exit code.
