@@ -201,6 +201,37 @@ async fn a_secret_that_does_not_open_stops_no_rewrap() {
     assert!(said.err.contains(&expected), "{}", said.err);
 }
 
+/// Of two that do not open one is replaced by its requester while the others are rewrapped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rewrap_ends_when_a_secret_that_did_not_open_is_replaced_meanwhile() {
+    let db = TestDb::fresh().await;
+    let bad = sealed_job(&db, &ring(&[("one", 1)])).await;
+    sealed_job(&db, &ring(&[("one", 1)])).await;
+    db.run(&format!(
+        "update euterpe.job_secrets set storage_creds_dek_wrapped =
+                set_byte(storage_creds_dek_wrapped, 20, 255 - get_byte(storage_creds_dek_wrapped, 20))
+          where job_id = '{bad}' and purpose = 'storage';
+         create function public.replaced() returns trigger language plpgsql as $$
+           begin
+             update euterpe.job_secrets set storage_creds_kek_id = 'two'
+              where job_id = '{bad}' and purpose = 'storage';
+             return null;
+           end $$;
+         create trigger replaced after update on euterpe.job_secrets for each row
+           when (new.job_id <> '{bad}') execute function public.replaced()"
+    ))
+    .await;
+    let keks = format!("one:{},two:{}", key_of(1), key_of(2));
+    let both = Cli::new(&db).with("EUTERPE_KEKS", &keks).with("EUTERPE_ACTIVE_KEK", "two");
+    let said = both.say("kek rewrap --batch 1");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "3 rewrapped; every secret is wrapped by an active key\n"),
+        "{}",
+        said.err
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_is_explained_cancelled_and_retried() {
     let db = TestDb::fresh().await;
@@ -299,7 +330,7 @@ async fn keys_are_listed_without_what_is_secret() {
 
     let shown = cli.say("key list").out;
     let line = |n: usize| shown.lines().find(|line| line.contains(id(n))).unwrap();
-    assert!(line(0).ends_with("no end") && !line(0).contains("never"), "{shown}");
+    assert!(line(0).ends_with("  valid") && !line(0).contains("never"), "{shown}");
     assert!(
         line(1).contains("transcode:read  ") && line(1).contains("  never ") && line(1).contains("  ends "),
         "{shown}"
