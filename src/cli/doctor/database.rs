@@ -115,11 +115,11 @@ async fn durability(store: &Store) -> Check {
         Ok(()) => Check::good("durability", "what is accepted survives a crash"),
         Err(StoreError::NotDurable(risks)) => {
             let sets = risks.iter().filter_map(|risk| risk.split_once(" = "));
-            let sets: String = sets.map(|(name, _)| format!("alter system set {name} = on; ")).collect();
+            let sets: Vec<_> = sets.map(|(name, _)| format!("alter system set {name} = on;")).collect();
             Check::bad(
                 "durability",
                 format!("{}: a crash may lose accepted jobs, and services do not start", risks.join(", ")),
-                format!("psql, as a superuser: {sets}select pg_reload_conf();"),
+                format!("psql, as a superuser: {} select pg_reload_conf();", sets.join(" ")),
             )
         }
         Err(error) => Check::bad("durability", says(error), "see above"),
