@@ -77,8 +77,8 @@ pub enum StoreError {
 
     /// The login is not one of those who may.
     #[error(
-        "the login {login} may not call {function}: as a superuser, grant euterpe_{role} to \"{login}\", or give \
-         EUTERPE_DATABASE_URL a login that has it"
+        "the login {login} may not call {function}: give EUTERPE_DATABASE_URL one that has euterpe_{role}; or, if this one \
+         is for nothing else, as a superuser: grant euterpe_{role} to \"{login}\""
     )]
     NotPermitted {
         /// Who we are.

@@ -171,6 +171,12 @@ async fn what_is_wrong_with_keys_has_a_remedy_that_loses_none() {
         }
     }
 
+    // Keys from the environment, and no pepper anywhere.
+    let (_, found) = examine(&healthy(&db, &work).without("EUTERPE_KEY_PEPPER"));
+    let (_, _, remedy) = check(&found, "pepper");
+    let export = remedy.split(", and").next().unwrap();
+    assert!(run(&work, &format!("{export} && test ${{#EUTERPE_KEY_PEPPER}} = 44")).success(), "{remedy}");
+
     // Nothing names any: made once, and by no means over those that are there.
     let none = || healthy(&db, &work).without("EUTERPE_KEKS").without("EUTERPE_KEY_PEPPER");
     let (_, found) = examine(&none());

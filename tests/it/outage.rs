@@ -214,7 +214,7 @@ async fn a_service_that_cannot_work_says_why_and_does_not_start() {
         (is(url, &reader), "grant euterpe_api to \"euterpe_readonly\""),
         (is(url, &other), "the login euterpe_webhook may not call euterpe."),
         (is(url, &no_url), "EUTERPE_DATABASE_URL=\"…\": has a host that cannot be used"),
-        (is("EUTERPE_DIRECT_DATABASE_URL", &no_url), "EUTERPE_DIRECT_DATABASE_URL=\"…\": is neither"),
+        (is("EUTERPE_DIRECT_DATABASE_URL", &no_url), "EUTERPE_DIRECT_DATABASE_URL=\"…\": has a host"),
         (vec![(url, None)], "EUTERPE_DATABASE_URL is not set: say which database"),
         (vec![("EUTERPE_KEKS", None)], "EUTERPE_KEK_FILE"),
         (is("EUTERPE_KEKS", &bad_kek), "EUTERPE_KEKS"),

@@ -84,12 +84,11 @@ fn mend_pepper(trouble: &KeyTrouble, file: Option<&str>, kept: Option<&Kept>) ->
         let needs = "API keys that were made with another do not fit a new one";
         return format!("get its line back from where the key file is kept: {needs}");
     }
-    match file {
-        Some(file) => format!("(umask 077; euterpe kek new --pepper-only >> {})", quoted(file)),
-        None => {
-            "euterpe kek new --pepper-only prints one: export EUTERPE_KEY_PEPPER=, with its last word".into()
-        }
+    if let Some(file) = file {
+        return format!("(umask 077; euterpe kek new --pepper-only >> {})", quoted(file));
     }
+    let new = "\"$(euterpe kek new --pepper-only | cut -d' ' -f3)\"";
+    format!("export EUTERPE_KEY_PEPPER={new}, and keep it where the keys are kept")
 }
 
 fn mend_file(trouble: &KeyTrouble, file: Option<&str>) -> String {

@@ -1,6 +1,6 @@
 //! `euterpe doctor`: is everything there that a system needs? A line per check, and the command that mends it.
 //!
-//! It only looks. What cannot be looked at, because something before it is missing, is said to be so.
+//! It only looks, and leaves nothing behind. What cannot be looked at, because something before it is missing, is said to be so.
 
 mod database;
 mod keys;
