@@ -136,7 +136,7 @@ async fn what_is_wrong_with_keys_has_a_remedy_that_loses_none() {
         more.iter().fold(cli, |cli, (name, value)| cli.with(name, value))
     };
     let chmod = format!("chmod 600 {}", file.display());
-    let append = format!("(umask 077; euterpe kek new --pepper-only >> {})", file.display());
+    let append = format!("(umask 077; {{ echo; euterpe kek new --pepper-only; }} >> {})", file.display());
     for (text, mode, more, trouble, mend) in [
         (one.as_str(), 0o644, vec![], "keys", chmod.as_str()),
         (&one, 0o600, vec![("EUTERPE_KEK_FILE", gone.to_str().unwrap())], "keys", "look at the path"),
@@ -156,9 +156,9 @@ async fn what_is_wrong_with_keys_has_a_remedy_that_loses_none() {
         ),
         (&one, 0o600, vec![("EUTERPE_KEKS", "x")], "keys", "unset EUTERPE_KEK_FILE, or unset EUTERPE_KEKS"),
         (one.lines().next().unwrap(), 0o600, vec![], "pepper", &append),
-        (pepper, 0o600, vec![], "keys", "(umask 077; euterpe kek new >> "),
+        (pepper, 0o600, vec![], "keys", "(umask 077; { echo; euterpe kek new; } >> "),
     ] {
-        fs::write(&file, format!("{text}\n")).unwrap();
+        fs::write(&file, text.trim_end()).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let (_, found) = examine(&cli(&more));
         let (is_ok, says, remedy) = check(&found, trouble);
@@ -166,7 +166,10 @@ async fn what_is_wrong_with_keys_has_a_remedy_that_loses_none() {
         assert_eq!(troubles(&found), ["durability", trouble], "{found:#}");
         if remedy.starts_with("chmod") || remedy.starts_with("(umask") {
             run(&work, remedy);
-            assert!(fs::read_to_string(&file).unwrap().starts_with(text), "what was there is there");
+            assert!(
+                fs::read_to_string(&file).unwrap().starts_with(text.trim_end()),
+                "what was there is there"
+            );
             assert_eq!(troubles(&examine(&cli(&more)).1), ["durability"], "{remedy}");
         }
     }

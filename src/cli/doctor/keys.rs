@@ -48,6 +48,7 @@ pub(super) fn look(
     vec![keys, pepper]
 }
 
+// `echo`: the last line of a file may lack its end, and two keys on one line are none.
 fn mend_keys(trouble: &KeyTrouble, file: Option<&str>, kept: Option<&Kept>) -> String {
     let sealed = kept.map(|kept| kept.keks.join(", "));
     match (trouble, sealed.as_deref()) {
@@ -59,7 +60,7 @@ fn mend_keys(trouble: &KeyTrouble, file: Option<&str>, kept: Option<&Kept>) -> S
             "get the keys back from where they are kept, then export {FILE}=…; what {ids} wraps does not open with new ones"
         ),
         (KeyTrouble::LackedByFile, Some("")) => {
-            format!("(umask 077; euterpe kek new >> {})", file.map_or("FILE".into(), quoted))
+            format!("(umask 077; {{ echo; euterpe kek new; }} >> {})", file.map_or("FILE".into(), quoted))
         }
         (KeyTrouble::LackedByFile, ids) => {
             let which = ids.unwrap_or("whichever the services have");
@@ -85,7 +86,7 @@ fn mend_pepper(trouble: &KeyTrouble, file: Option<&str>, kept: Option<&Kept>) ->
         return format!("get its line back from where the key file is kept: {needs}");
     }
     if let Some(file) = file {
-        return format!("(umask 077; euterpe kek new --pepper-only >> {})", quoted(file));
+        return format!("(umask 077; {{ echo; euterpe kek new --pepper-only; }} >> {})", quoted(file));
     }
     let new = "\"$(euterpe kek new --pepper-only | cut -d' ' -f3)\"";
     format!("export EUTERPE_KEY_PEPPER={new}, and keep it where the keys are kept")
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(mend_keys(&none, None, Some(&kept(&[], true))), NEW);
         assert!(mend_keys(&none, None, Some(&kept(&["a"], true))).starts_with("get the keys back"));
         let may_append = mend_keys(&KeyTrouble::LackedByFile, Some("my keys"), Some(&kept(&[], false)));
-        assert_eq!(may_append, "(umask 077; euterpe kek new >> 'my keys')");
+        assert_eq!(may_append, "(umask 077; { echo; euterpe kek new; } >> 'my keys')");
     }
 
     #[test]
