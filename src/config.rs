@@ -4,6 +4,7 @@
 
 mod transcode;
 
+use std::error::Error;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -63,10 +64,10 @@ fn database_in(
         name,
         needed: "say which database, e.g. postgres://user@localhost/euterpe",
     })?;
-    let mut config: tokio_postgres::Config = url.parse().map_err(|_| BadSetting::Unusable {
+    let mut config: tokio_postgres::Config = url.parse().map_err(|error| BadSetting::Unusable {
         name,
         value: "…".into(),
-        problem: "is neither a postgres:// url nor a key=value connection string".into(),
+        problem: problem_of(&error),
     })?;
     config.application_name(format!("{program}/{}", env!("CARGO_PKG_VERSION")));
     config.connect_timeout(Duration::from_secs(5));
@@ -76,6 +77,44 @@ fn database_in(
     config.keepalives_retries(2);
     config.tcp_user_timeout(Duration::from_secs(20));
     Ok(config)
+}
+
+/// What is wrong with a connection string. Of what it says, only words of libpq's are repeated: any other may be a piece of
+/// a password with a `?` in it.
+fn problem_of(error: &tokio_postgres::Error) -> String {
+    const KNOWN_TO_LIBPQ: [&str; 12] = [
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "sslpassword",
+        "sslcrl",
+        "ssl_min_protocol_version",
+        "gssencmode",
+        "krbsrvname",
+        "passfile",
+        "service",
+        "client_encoding",
+        "fallback_application_name",
+    ];
+    let says = error.source().map(ToString::to_string).unwrap_or_default();
+    let word = says.split('`').nth(1).unwrap_or_default();
+    if says.starts_with("invalid value for option") && word == "sslmode" {
+        return "has another sslmode than disable, prefer or require: say require, which verifies the certificate and the \
+                host's name already"
+            .into();
+    }
+    if says.starts_with("invalid value for option") {
+        return format!("has a {word} that cannot be used");
+    }
+    if says.starts_with("unknown option") {
+        let which =
+            KNOWN_TO_LIBPQ.into_iter().find(|known| *known == word).unwrap_or("which is not repeated");
+        return format!(
+            "has a parameter that is not known here ({which}): leave it out. Authorities are those of the system, or of the \
+             file that SSL_CERT_FILE names"
+        );
+    }
+    "is neither a postgres:// url nor a key=value connection string".into()
 }
 
 /// How to reach the database without a pooler in between, for LISTEN: `EUTERPE_DIRECT_DATABASE_URL`, else the same.
@@ -370,6 +409,23 @@ mod tests {
         for value in ["0", "65536", "-1", "443,any", "all", "9000;9001", "9000-9010"] {
             let refused = read(value).expect_err(value).to_string();
             assert!(refused.contains("must be ports in 1..=65535, separated by commas, or any"), "{refused}");
+        }
+    }
+
+    /// Whoever comes from libpq is told what is different here.
+    #[test]
+    fn a_parameter_that_is_not_known_here_is_explained_and_no_password_is_repeated() {
+        for (rest, says) in [
+            ("/d?sslmode=verify-full", "disable, prefer or require: say require, which verifies"),
+            ("/d?sslmode=require&sslrootcert=/x", "(sslrootcert): leave it out"),
+            ("/d?hunter2=x", "(which is not repeated): leave it out"),
+            ("/d?connect_timeout=hunter2", "has a connect_timeout that cannot be used"),
+            (":hunter2/d", "EUTERPE_DATABASE_URL=\"…\": "),
+        ] {
+            let refused = database(|_| Some(format!("postgres://u:hunter2@h{rest}")), "test")
+                .expect_err(rest)
+                .to_string();
+            assert!(refused.contains(says) && !refused.contains("hunter2"), "{rest}: {refused}");
         }
     }
 

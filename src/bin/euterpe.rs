@@ -9,6 +9,7 @@ use clap_complete::{Shell, generate};
 use euterpe::cli;
 use euterpe::dev::{self, Cluster, Durability};
 use euterpe::store::migrate;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A Postgres-native queue service for transcoding.
 #[derive(Parser)]
@@ -98,6 +99,9 @@ async fn psql(arguments: &[String]) -> anyhow::Result<ExitCode> {
 
     let short_cuts = dir.join("psqlrc");
     std::fs::write(&short_cuts, include_str!("../../docs/psqlrc")).context("cannot write psqlrc")?;
+    // At the prompt Ctrl-C takes a line back: the terminal tells us, too, and we and our Postgres must not end with it. psql
+    // itself begins with the usual manners, since handlers do not outlive an exec.
+    let _interrupts = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let left = Command::new("psql")
         .arg(&url)
         .args(arguments)

@@ -81,7 +81,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         What::Retain { days } => {
-            let weeks = retain(&config, days).await?;
+            let Some(weeks) = retain(&config, days).await? else {
+                println!(
+                    "nothing was done: another euterpe-migrate is at work here, and does it or will not take long"
+                );
+                return Ok(ExitCode::SUCCESS);
+            };
             for week in &weeks {
                 match week {
                     Week::Dropped(week) => println!("dropped {week}"),
@@ -89,7 +94,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 }
             }
             if weeks.is_empty() {
-                println!("nothing is older than {days} days, or another run is at work");
+                println!("nothing is older than {days} days");
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -154,8 +154,16 @@ async fn redrive(store: &Store, job_ids: &[JobId], why: Option<&str>) -> Result<
                 lines.push(format!("{job_id} is redriven as {new}"));
                 json.push(json!({"job_id": job_id, "redriven_as": new}));
             }
-            // The database is away, or worse: the next one would meet the same.
-            Err(failure @ (Failure::Failed(_) | Failure::Usage(_))) => return Err(failure),
+            // The database is away, or worse: the next one would meet the same. What is done must be told all the same.
+            Err(failure @ (Failure::Failed(_) | Failure::Usage(_))) if lines.is_empty() => {
+                return Err(failure);
+            }
+            Err(failure @ (Failure::Failed(_) | Failure::Usage(_))) => {
+                code = failure.code();
+                lines.push(format!("{job_id}, and those after it, perhaps not: {failure}"));
+                json.push(json!({"job_id": job_id, "redriven_as": null, "error": failure.to_string()}));
+                break;
+            }
             Err(failure) => {
                 code = failure.code();
                 lines.push(format!("{job_id} is not: {failure}"));
@@ -200,7 +208,11 @@ async fn redrive_matching(
         if context.json { ProgressBar::hidden() } else { ProgressBar::new(confirm.unsigned_abs().into()) };
     let (mut done, mut refused) = (0, 0);
     while done < confirm {
-        let did = store.redrive_matching(steer, Some(confirm - done), BATCH).await?;
+        let did = match store.redrive_matching(steer, Some(confirm - done), BATCH).await {
+            Ok(did) => did,
+            Err(error) if done == 0 => return Err(error.into()),
+            Err(error) => return Err(Failure::from(error).and(&format!("{done} were redriven before"))),
+        };
         (done, refused) = (done + did.done, did.refused);
         bar.set_position(done.unsigned_abs().into());
         if did.done == 0 || did.matching <= did.done + did.refused {

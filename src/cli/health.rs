@@ -23,7 +23,13 @@ pub(super) async fn run(_: &Context<'_>, arguments: Arguments) -> Result<Report,
     let api = Api { base: url.clone(), key: None, hint: HINT };
     let status = api.ask(Method::GET, &path, &[], None).await?.status;
     if status.is_success() {
-        return Ok(Report::new(format!("{url} is ready"), json!({"url": url.as_str(), "is_ready": true})));
+        // One that lives may still not be ready.
+        let (says, json) = if path.ends_with("/healthz") {
+            ("lives", json!({"url": url.as_str(), "lives": true}))
+        } else {
+            ("is ready", json!({"url": url.as_str(), "is_ready": true}))
+        };
+        return Ok(Report::new(format!("{url} {says}"), json));
     }
     Err(Failure::Failed(format!("{url} answers {status}: its log says why")))
 }

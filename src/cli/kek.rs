@@ -18,7 +18,7 @@ use crate::store::{KekUsage, NewlyWrapped, Store, WrappedKey};
 pub enum Command {
     /// Print a new key as a line of a key file. Nothing is stored.
     ///
-    /// Example: (umask 077; euterpe kek new --pepper > keys), then EUTERPE_KEK_FILE=keys
+    /// Example: (umask 077; set -C; euterpe kek new --pepper > keys) && export EUTERPE_KEK_FILE="$PWD/keys"
     New {
         /// Its name; default: today's date and four random digits.
         #[arg(long)]
@@ -26,6 +26,9 @@ pub enum Command {
         /// Print a pepper for API keys, too: a system needs one.
         #[arg(long)]
         pepper: bool,
+        /// Print a pepper and no key: for a key file that lacks one.
+        #[arg(long, conflicts_with_all = ["id", "pepper"])]
+        pepper_only: bool,
     },
     /// Which keys are here, which seal, and how many secrets each wraps.
     ///
@@ -49,7 +52,11 @@ pub enum Command {
 
 pub(super) async fn run(context: &Context<'_>, command: Command) -> Result<Report, Failure> {
     match command {
-        Command::New { id, pepper } => new(id, pepper),
+        Command::New { pepper_only: true, .. } => {
+            let pepper = new_key();
+            Ok(Report::new(pepper_line(&pepper), json!({"pepper": *pepper})))
+        }
+        Command::New { id, pepper, .. } => new(id, pepper),
         Command::List => list(context).await,
         Command::Rewrap { batch, why } => rewrap_all(context, batch, why.as_deref()).await,
     }
@@ -68,8 +75,12 @@ fn new(id: Option<String>, pepper: bool) -> Result<Report, Failure> {
         return Ok(Report::new(line, json!({"kek_id": id, "kek": *key})));
     }
     let pepper = new_key();
-    let lines = format!("{line}\npepper 1 {}", *pepper);
+    let lines = format!("{line}\n{}", pepper_line(&pepper));
     Ok(Report::new(lines, json!({"kek_id": id, "kek": *key, "pepper": *pepper})))
+}
+
+fn pepper_line(pepper: &str) -> String {
+    format!("pepper 1 {pepper}")
 }
 
 async fn list(context: &Context<'_>) -> Result<Report, Failure> {
@@ -90,7 +101,8 @@ async fn list(context: &Context<'_>) -> Result<Report, Failure> {
             .collect();
         let state = match (is_here, wraps.is_empty()) {
             (false, _) => "MISSING HERE: these do not open",
-            (true, true) if seals.is_empty() => "may be taken away",
+            // New ones and worn-out ones look alike.
+            (true, true) if seals.is_empty() => "unused: may be taken away, unless it is to become active",
             (true, false) if seals.is_empty() => "old: euterpe kek rewrap",
             (true, _) => "in use",
         };
@@ -120,7 +132,11 @@ async fn rewrap_all(context: &Context<'_>, batch: u16, why: Option<&str>) -> Res
     for _ in 0..5 {
         let old = outdated(&keys, store.kek_usage().await?);
         let left: usize = old.values().sum();
-        if left == walk.broken.len() {
+        // One that did not open when it was met may have been replaced since, by its requester.
+        if left == 0 {
+            walk.broken.clear();
+        }
+        if left <= walk.broken.len() {
             return walk.report();
         }
         walk.total = walk.done + left;

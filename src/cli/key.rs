@@ -109,7 +109,7 @@ async fn list(context: &Context<'_>, requester: Option<&RequesterId>) -> Result<
                 (Some(at), _) => format!("revoked {at:.0}"),
                 (None, Some(at)) if key.is_valid => format!("ends {at:.0}"),
                 (None, Some(at)) => format!("ended {at:.0}"),
-                (None, None) => "no end".to_owned(),
+                (None, None) => "valid".to_owned(),
             };
             vec![
                 key.key_id.clone(),

@@ -1,8 +1,9 @@
 //! `euterpe listen`: a receiver to try with. It verifies as a receiver should, prints, and knows duplicates.
 
 use std::collections::HashSet;
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -39,6 +40,8 @@ pub struct Arguments {
 struct Receiver {
     secrets: Vec<SigningSecret>,
     seen: Mutex<Seen>,
+    /// Why nothing more can be printed.
+    unheard: OnceLock<io::Error>,
     count: Option<usize>,
     is_json: bool,
     stop: CancellationToken,
@@ -52,10 +55,11 @@ struct Seen {
 }
 
 pub(super) async fn run(context: &Context<'_>, arguments: Arguments) -> Result<Report, Failure> {
-    let failed = |error: std::io::Error| Failure::Failed(format!("{}: {error}", arguments.listen));
+    let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", arguments.listen));
     let receiver = Arc::new(Receiver {
         secrets: arguments.secrets.read(context).await?,
         seen: Mutex::default(),
+        unheard: OnceLock::new(),
         count: arguments.count,
         is_json: context.json,
         stop: CancellationToken::new(),
@@ -70,6 +74,9 @@ pub(super) async fn run(context: &Context<'_>, arguments: Arguments) -> Result<R
     let usual = Limits::default();
     let limits = Limits { connections_per_ip: usual.connections, ..usual };
     serve(listener, router, limits, receiver.stop.clone()).await;
+    if let Some(error) = receiver.unheard.get() {
+        return Err(Failure::Failed(format!("nobody reads what is received: {error}")));
+    }
     let verified = receiver.seen.lock().unwrap_or_else(PoisonError::into_inner).verified;
     Ok(Report::new(format!("{verified} webhooks verified"), json!({"verified": verified})))
 }
@@ -93,7 +100,12 @@ async fn receive(
         Some(Err(Rejected::Timestamp)) => "rejected: its timestamp is too far from now",
         _ => "rejected: its signature does not fit",
     };
-    receiver.print(verdict, &event);
+    if let Err(error) = receiver.print(verdict, &event) {
+        // Nobody has seen it: its sender shall try again, wherever somebody listens then.
+        let _ = receiver.unheard.set(error);
+        receiver.stop.cancel();
+        return (StatusCode::SERVICE_UNAVAILABLE, "nobody listens any more");
+    }
     if verdict.starts_with("rejected") {
         (StatusCode::UNAUTHORIZED, verdict)
     } else {
@@ -120,22 +132,24 @@ impl Receiver {
     }
 
     /// Nothing of what was rejected is printed as it is: anybody may have written it.
-    fn print(&self, verdict: &str, event: &Value) {
+    fn print(&self, verdict: &str, event: &Value) -> io::Result<()> {
         let (event, is_rejected) = (&event, verdict.starts_with("rejected"));
+        let mut out = io::stdout().lock();
         if self.is_json {
             let event = if is_rejected { &Value::Null } else { *event };
-            println!("{}", json!({"verdict": verdict, "event": event}));
+            writeln!(out, "{}", json!({"verdict": verdict, "event": event}))
         } else if is_rejected {
-            println!("{verdict}");
+            writeln!(out, "{verdict}")
         } else {
             let word = |value: &Value| value.as_str().unwrap_or("-").escape_debug().to_string();
-            println!(
+            writeln!(
+                out,
                 "{verdict}: {} {} job {} sequence {}",
                 word(&event["type"]),
                 word(&event["event_id"]),
                 word(&event["data"]["job_id"]),
                 event["sequence"]
-            );
+            )
         }
     }
 }

@@ -50,6 +50,8 @@ EUTERPE_API_KEY. All commands with examples: docs/cli.md.";
 pub enum Command {
     /// Look whether everything is there that a system needs, and say what mends it.
     ///
+    /// A ? (with --json: "ok" is null) stands before what could not be looked at, because of another thing that is wrong.
+    ///
     /// Example: euterpe doctor
     Doctor,
     /// Ask for a job over HTTP.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::config::BadSetting;
 use crate::crypto::{BadKeys, OpenError};
+use crate::domain::causes;
 use crate::store::StoreError;
 
 /// What a command found or did.
@@ -86,11 +87,13 @@ impl Failure {
 
     pub(super) fn print(&self, as_json: bool) {
         let (_, code, message) = self.parts();
-        if as_json {
-            eprintln!("{}", json!({"error": {"code": code, "message": message}}));
+        let line = if as_json {
+            json!({"error": {"code": code, "message": message}}).to_string()
         } else {
-            eprintln!("euterpe: {message}");
-        }
+            format!("euterpe: {message}")
+        };
+        // With `2>&1 | head` nobody reads this either; the exit code still says it, where eprintln! would panic.
+        let _ = writeln!(io::stderr(), "{line}");
     }
 
     /// The exit code.
@@ -123,6 +126,7 @@ impl From<StoreError> for Failure {
     /// The whole table of exit codes of the database's refusals, in one place.
     fn from(error: StoreError) -> Self {
         use StoreError as S;
+        let (turned_away, is_forbidden) = (error.turned_away(), error.is_forbidden());
         match error {
             S::NotFound(says) | S::NoSuchQueue(says) => Self::NotFound(says),
             S::IllegalState(says)
@@ -131,28 +135,26 @@ impl From<StoreError> for Failure {
             | S::CredentialsRequired(says)
             | S::CredentialVersionMoved(says) => Self::Refused(says),
             S::BadArgument(says) => Self::Usage(says),
-            S::Unavailable(cause) => Self::Failed(format!(
-                "the database is not there ({cause}): check EUTERPE_DATABASE_URL and that the server runs"
-            )),
+            S::Unavailable(cause) => Self::Failed(match turned_away {
+                Some(says) => format!("the database answers {says}: check EUTERPE_DATABASE_URL"),
+                None => format!(
+                    "the database is not there ({}): check EUTERPE_DATABASE_URL and that the server runs",
+                    causes(&*cause)
+                ),
+            }),
             S::FunctionsMissing(_)
             | S::NotPermitted { .. }
             | S::NotDurable(_)
             | S::PartitionMissing(_)
             | S::WrongIsolation(_)
             | S::UnexpectedAnswer(_) => Self::Failed(error.to_string()),
-            S::Unexpected(cause) => Self::Failed(chain(&cause)),
+            S::Unexpected(cause) if is_forbidden => Self::Failed(format!(
+                "{}: EUTERPE_DATABASE_URL needs a login that has euterpe_operator, or whichever role it is for",
+                causes(&cause)
+            )),
+            S::Unexpected(cause) => Self::Failed(causes(&cause)),
         }
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut says = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        says = format!("{says}: {error}");
-        cause = error.source();
-    }
-    says
 }
 
 impl From<BadSetting> for Failure {

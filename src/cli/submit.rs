@@ -115,6 +115,9 @@ fn read_request(path: &Path) -> Result<Value, Failure> {
     };
     let mut text = Vec::new();
     from.take(MAX_BODY_BYTES as u64 + 1).read_to_end(&mut text).map_err(|error| bad(error.to_string()))?;
+    if text.len() > MAX_BODY_BYTES {
+        return Err(bad(format!("is longer than {MAX_BODY_BYTES} bytes, the most that a request may have")));
+    }
     serde_json::from_slice(&text).map_err(|error| bad(format!("is no JSON: {error}")))
 }
 

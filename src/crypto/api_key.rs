@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{BadKeys, KeyFile, key_of, pepper_version};
+use super::keyring::{BadKeys, KeyFile, KeyTrouble, key_of, pepper_version};
 
 const ID: usize = 12;
 /// 43 of 62 letters are 256 bits.
@@ -111,14 +111,19 @@ impl Peppers {
     /// `EUTERPE_KEY_PEPPER` (base64, or `version:base64,…`), or the peppers of `EUTERPE_KEK_FILE`.
     pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Result<Self, BadKeys> {
         const NAME: &str = "EUTERPE_KEY_PEPPER";
-        let peppers = match (env(NAME), env("EUTERPE_KEK_FILE")) {
-            (Some(list), _) => peppers_of_list(&list).map_err(|problem| BadKeys::new(NAME, problem))?,
+        let file = env("EUTERPE_KEK_FILE");
+        let trouble = if file.is_some() { KeyTrouble::LackedByFile } else { KeyTrouble::NoneNamed };
+        let peppers = match (env(NAME), file) {
+            (Some(list), _) => {
+                peppers_of_list(&list).map_err(|problem| BadKeys::new(KeyTrouble::Unusable, NAME, problem))?
+            }
             (None, Some(path)) => KeyFile::read(&path)?.peppers,
             (None, None) => BTreeMap::new(),
         };
         if peppers.is_empty() {
-            let remedy = "is not set, and no key file has a pepper: `euterpe kek new --pepper` makes one";
-            return Err(BadKeys::new(NAME, remedy));
+            let remedy =
+                "is not set, and no key file has a pepper: `euterpe kek new --pepper-only` makes one";
+            return Err(BadKeys::new(trouble, NAME, remedy));
         }
         Ok(Self(peppers))
     }

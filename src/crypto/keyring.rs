@@ -29,11 +29,34 @@ type Key = Zeroizing<[u8; 32]>;
 pub struct BadKeys {
     pub(super) place: String,
     pub(super) problem: String,
+    /// What kind of trouble.
+    pub trouble: KeyTrouble,
+}
+
+/// What is wrong with keys: each has a remedy of its own, and that of one may destroy the keys of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyTrouble {
+    /// No setting names any.
+    NoneNamed,
+    /// Two settings name some.
+    NamedTwice,
+    /// Others than its owner may use the file.
+    OpenToOthers,
+    /// There is no such file, or it may not be read.
+    Unreadable,
+    /// The file has other keys, and none of this kind.
+    LackedByFile,
+    /// There are several, and `EUTERPE_ACTIVE_KEK` does not say which seals.
+    NoneActive(Vec<String>),
+    /// The setting names none of these.
+    UnknownActive(&'static str, Vec<String>),
+    /// What stands there is no key.
+    Unusable,
 }
 
 impl BadKeys {
-    pub(super) fn new(place: &str, problem: impl Into<String>) -> Self {
-        Self { place: place.to_owned(), problem: problem.into() }
+    pub(super) fn new(trouble: KeyTrouble, place: &str, problem: impl Into<String>) -> Self {
+        Self { place: place.to_owned(), problem: problem.into(), trouble }
     }
 }
 
@@ -50,30 +73,36 @@ impl Keyring {
     pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Result<Self, BadKeys> {
         let (place, keks) = match (env(FILE), env(KEKS)) {
             (Some(_), Some(_)) => {
-                return Err(BadKeys::new(KEKS, format!("and {FILE} are both set: unset one")));
+                let says = format!("and {FILE} are both set: unset one");
+                return Err(BadKeys::new(KeyTrouble::NamedTwice, KEKS, says));
             }
             (Some(path), None) => (FILE, KeyFile::read(&path)?.keks),
             (None, Some(list)) => (KEKS, keks_of_list(&list)?),
             (None, None) => {
-                return Err(BadKeys::new(
-                    FILE,
-                    format!("is not set, nor is {KEKS}: make a key with `euterpe kek new`"),
-                ));
+                let says = format!("is not set, nor is {KEKS}: make a key with `euterpe kek new`");
+                return Err(BadKeys::new(KeyTrouble::NoneNamed, FILE, says));
             }
         };
         let Some(first) = keks.keys().next() else {
-            return Err(BadKeys::new(place, "holds no kek: make one with `euterpe kek new`"));
+            let says = "holds no kek: make one with `euterpe kek new`";
+            return Err(BadKeys::new(KeyTrouble::LackedByFile, place, says));
         };
-        let ids = || keks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let known = |variable: &str| match env(variable).map(|id| id.trim().to_owned()) {
+        let ids = || keks.keys().cloned().collect::<Vec<_>>();
+        let known = |variable: &'static str| match env(variable).map(|id| id.trim().to_owned()) {
             Some(id) if keks.contains_key(&id) => Ok(Some(id)),
-            Some(_) => Err(BadKeys::new(variable, format!("names none of the keys here: {}", ids()))),
+            Some(_) => {
+                let says = format!("names none of the keys here: {}", ids().join(", "));
+                Err(BadKeys::new(KeyTrouble::UnknownActive(variable, ids()), variable, says))
+            }
             None => Ok(None),
         };
         let active = match known(ACTIVE)? {
             Some(id) => id,
             None if keks.len() == 1 => first.clone(),
-            None => return Err(BadKeys::new(ACTIVE, format!("is not set: say which seals of {}", ids()))),
+            None => {
+                let says = format!("is not set: say which seals of {}", ids().join(", "));
+                return Err(BadKeys::new(KeyTrouble::NoneActive(ids()), ACTIVE, says));
+            }
         };
         let active_callback = known(ACTIVE_CALLBACK)?.unwrap_or_else(|| active.clone());
         Ok(Self { keks, active, active_callback })
@@ -120,25 +149,23 @@ pub(super) struct KeyFile {
 impl KeyFile {
     /// Refuses a file that others than its owner may read: then its keys are not secret.
     pub(super) fn read(path: &str) -> Result<Self, BadKeys> {
-        let unreadable = |error: std::io::Error| BadKeys::new(path, format!("cannot be read: {error}"));
+        let unreadable = |error: std::io::Error| {
+            BadKeys::new(KeyTrouble::Unreadable, path, format!("cannot be read: {error}"))
+        };
         // The open file is asked, not the path: nobody can swap it in between.
         let file = File::open(path).map_err(unreadable)?;
         let about = file.metadata().map_err(unreadable)?;
         if about.mode() & 0o077 != 0 {
             let mode = about.mode() & 0o777;
-            return Err(BadKeys::new(
-                path,
-                format!("others may use it (mode {mode:o}): run chmod 600 on it"),
-            ));
+            let says = format!("others may use it (mode {mode:o}): run chmod 600 on it");
+            return Err(BadKeys::new(KeyTrouble::OpenToOthers, path, says));
         }
         // Room for all of it: a string that grows leaves copies behind.
         let mut text = Zeroizing::new(String::with_capacity(FILE_LIMIT + 1));
         file.take(FILE_LIMIT as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() > FILE_LIMIT {
-            return Err(BadKeys::new(
-                path,
-                format!("is longer than {FILE_LIMIT} bytes: that is no key file"),
-            ));
+            let says = format!("is longer than {FILE_LIMIT} bytes: that is no key file");
+            return Err(BadKeys::new(KeyTrouble::Unusable, path, says));
         }
         Self::parse(path, &text)
     }
@@ -146,7 +173,9 @@ impl KeyFile {
     fn parse(place: &str, text: &str) -> Result<Self, BadKeys> {
         let mut keys = Self { keks: BTreeMap::new(), peppers: BTreeMap::new() };
         for (n, line) in text.lines().enumerate() {
-            let bad = |problem: &str| BadKeys::new(place, format!("line {}: {problem}", n + 1));
+            let bad = |problem: &str| {
+                BadKeys::new(KeyTrouble::Unusable, place, format!("line {}: {problem}", n + 1))
+            };
             let words: Vec<_> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let is_new = match words.as_slice() {
                 [] => continue,
@@ -171,7 +200,8 @@ impl KeyFile {
 fn keks_of_list(list: &str) -> Result<BTreeMap<String, Key>, BadKeys> {
     let mut keks = BTreeMap::new();
     for (n, entry) in list.split(',').enumerate() {
-        let bad = |problem: &str| BadKeys::new(KEKS, format!("entry {}: {problem}", n + 1));
+        let bad =
+            |problem: &str| BadKeys::new(KeyTrouble::Unusable, KEKS, format!("entry {}: {problem}", n + 1));
         let (id, key) = entry.trim().split_once(':').ok_or_else(|| bad("is not id:base64"))?;
         let key = key_of(key).map_err(bad)?;
         if keks.insert(kek_id(id).map_err(bad)?, key).is_some() {

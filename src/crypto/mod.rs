@@ -10,6 +10,6 @@ mod signature;
 
 pub use api_key::{ApiKey, BadApiKey, KeyHash, Peppers, UnknownPepper};
 pub use envelope::{Binding, Dek, KeyProvider, OpenError, Rewrapped, open, rewrap, seal};
-pub use keyring::{BadKeys, Keyring, new_key};
+pub use keyring::{BadKeys, KeyTrouble, Keyring, new_key};
 pub use secret::Secret;
 pub use signature::{BadSigningSecret, Rejected, SKEW_SECONDS, Signed, SigningSecret, sign, verify};

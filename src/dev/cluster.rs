@@ -8,12 +8,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
+use scopeguard::guard;
 use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
 
 /// Why there is no private Postgres.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +63,41 @@ impl Cluster {
     /// Starts the server of `dir`, made by `initdb` if there is none. `dir` must be short: a socket path has at
     /// most 107 bytes.
     pub fn start(dir: &Path, durability: Durability, settings: &[&str]) -> Result<Self, ClusterError> {
+        Self::start_unless(&Arc::default(), dir, durability, settings)
+    }
+
+    /// The same on a thread of its own, for whoever may be interrupted: dropped, this takes back what it has begun.
+    pub async fn begin(
+        dir: &Path,
+        durability: Durability,
+        settings: &'static [&'static str],
+    ) -> Result<Self, ClusterError> {
+        let (dir, given_up) = (dir.to_owned(), Arc::new(AtomicBool::new(false)));
+        let (tell, told) = oneshot::channel();
+        let asked = Arc::clone(&given_up);
+        let thread = std::thread::spawn(move || {
+            // Nobody waits any more: the server stops with the answer.
+            drop(tell.send(Self::start_unless(&asked, &dir, durability, settings)));
+        });
+        let _guard = guard(thread, |thread| {
+            given_up.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+        });
+        told.await.unwrap_or_else(|_| Err(ClusterError::DidNotStart("its thread died".into())))
+    }
+
+    fn start_unless(
+        given_up: &Arc<AtomicBool>,
+        dir: &Path,
+        durability: Durability,
+        settings: &[&str],
+    ) -> Result<Self, ClusterError> {
         let bin = find_binaries().ok_or(ClusterError::NotInstalled)?;
         let user = run_as()?;
         make_private(dir, user)?;
         let data = dir.join("data");
         if !data.join("PG_VERSION").exists() {
-            init(&bin, &data, user, durability)?;
+            init(&bin, &data, user, durability, given_up)?;
         }
 
         // PR_SET_PDEATHSIG follows the thread that started the child, not the process: so a thread of its own
@@ -73,13 +105,13 @@ impl Cluster {
         let (stop, stopped) = mpsc::channel::<()>();
         let (started, outcome) = mpsc::channel();
         let mut command = server(&bin, dir, &data, user, durability, settings);
-        let log = dir.join("log");
+        let (log, given_up) = (dir.join("log"), Arc::clone(given_up));
         let keeper = std::thread::spawn(move || match command.spawn() {
             Err(source) => {
                 let _ = started.send(Err(io_error("cannot run postgres", source)));
             }
             Ok(mut child) => {
-                let _ = started.send(wait_until_ready(&mut child, &data, &log));
+                let _ = started.send(wait_until_ready(&mut child, &data, &log, &given_up));
                 let _ = stopped.recv(); // an error means that the Cluster is gone: stop all the same
                 shut_down(&mut child);
             }
@@ -249,6 +281,7 @@ fn init(
     data: &Path,
     user: Option<(u32, u32)>,
     durability: Durability,
+    given_up: &AtomicBool,
 ) -> Result<(), ClusterError> {
     // Locale C: the same order everywhere, and immune to a newer libc. Trust: the socket lies in a directory
     // that nobody else may enter.
@@ -257,7 +290,21 @@ fn init(
     if durability == Durability::Fast {
         initdb.args(["--no-sync", "--wal-segsize=1"]);
     }
-    let output = initdb.output().map_err(|source| io_error("cannot run initdb", source))?;
+    // In a group of its own: Ctrl-C at the terminal reaches us first.
+    initdb.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
+    let cannot_run = |source| io_error("cannot run initdb", source);
+    let mut child = initdb.spawn().map_err(cannot_run)?;
+    while child.try_wait().map_err(cannot_run)?.is_none() {
+        if given_up.load(Ordering::Relaxed) {
+            // Asked like this it removes what it has made; a half-made directory would look like a whole one.
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+            let _ = child.wait();
+            return Err(ClusterError::DidNotStart("it was given up".into()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // It says little: all of it waits in the pipe.
+    let output = child.wait_with_output().map_err(cannot_run)?;
     if output.status.success() {
         return Ok(());
     }
@@ -301,7 +348,12 @@ fn server(
     server
 }
 
-fn wait_until_ready(child: &mut Child, data: &Path, log: &Path) -> Result<(), ClusterError> {
+fn wait_until_ready(
+    child: &mut Child,
+    data: &Path,
+    log: &Path,
+    given_up: &AtomicBool,
+) -> Result<(), ClusterError> {
     let deadline = Instant::now() + Duration::from_secs(60);
     let said = || fs::read_to_string(log).unwrap_or_default();
     loop {
@@ -315,6 +367,10 @@ fn wait_until_ready(child: &mut Child, data: &Path, log: &Path) -> Result<(), Cl
             && lines.nth(6).is_some_and(|state| state.trim() == "ready")
         {
             return Ok(());
+        }
+        if given_up.load(Ordering::Relaxed) {
+            shut_down(child);
+            return Err(ClusterError::DidNotStart("it was given up".into()));
         }
         if Instant::now() > deadline {
             shut_down(child);

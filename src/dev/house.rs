@@ -1,8 +1,10 @@
 //! All of Euterpe on one machine: a private Postgres, the API, both workers, and somebody who uses them.
 
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -61,7 +63,7 @@ impl House {
             fs::create_dir_all(dir.join(name)).with_context(|| format!("cannot make {}", dir.display()))?;
         }
         fs::create_dir_all(dir.join("storage").join(REQUESTER))?;
-        let cluster = Cluster::start(&database, Durability::Durable, &["max_connections=60"])?;
+        let cluster = Cluster::begin(&database, Durability::Durable, &["max_connections=60"]).await?;
         tell(format_args!("A private Postgres runs in {}.", database.display()))?;
         let report = migrate::migrate(&cluster.url("postgres").parse()?).await?;
         let (migrations, functions) = (report.migrations.len(), report.functions.len());
@@ -134,14 +136,27 @@ impl House {
         self.tenants.iter_mut().try_for_each(Tenant::check)
     }
 
-    /// Stops everything, workers first, the database last.
-    pub(super) async fn close(self) {
-        self.tenants.iter().for_each(Tenant::ask_to_stop);
-        for tenant in self.tenants {
-            tenant.stopped().await;
+    /// Stops everything, workers first, the database last. Whoever asks again meanwhile will not wait: then this ends the
+    /// process.
+    pub(super) async fn close(self) -> io::Result<()> {
+        let mut again = pin!(super::interrupted()?);
+        let Self { tenants, cluster, .. } = self;
+        tenants.iter().for_each(Tenant::ask_to_stop);
+        let all_stopped = async {
+            for tenant in tenants {
+                tenant.stopped().await;
+            }
+        };
+        tokio::select! {
+            () = all_stopped => {}
+            // By now those that were left have been dropped, and so killed. Postgres hears of our end from the kernel, and
+            // what is left of a demo's is removed by the next.
+            () = &mut again => std::process::exit(130),
         }
-        let cluster = self.cluster;
-        let _ = tokio::task::spawn_blocking(move || cluster.stop()).await;
+        tokio::select! {
+            _ = tokio::task::spawn_blocking(move || cluster.stop()) => Ok(()),
+            () = &mut again => std::process::exit(130),
+        }
     }
 
     fn start(

@@ -31,7 +31,7 @@ pub async fn dev() -> anyhow::Result<()> {
         () = &mut stop => Ok(()),
     };
     let told = tell("stopping");
-    house.close().await;
+    house.close().await?;
     stayed?;
     Ok(told?)
 }

@@ -55,10 +55,11 @@ pub enum StoreError {
 
     /// The server may lose what it has acknowledged.
     #[error(
-        "this PostgreSQL may lose accepted jobs in a crash: {0}. Set it right, or say \
-         EUTERPE_ALLOW_UNSAFE_DURABILITY=true"
+        "this PostgreSQL may lose accepted jobs in a crash: {}. Set it right, or say \
+         EUTERPE_ALLOW_UNSAFE_DURABILITY=true",
+        .0.join(", ")
     )]
-    NotDurable(String),
+    NotDurable(Vec<String>),
 
     /// The database answered with a word this release does not know. It is newer than we are.
     #[error("unexpected answer from the database: {0}")]
@@ -76,8 +77,8 @@ pub enum StoreError {
 
     /// The login is not one of those who may.
     #[error(
-        "the login {login} may not call {function}: as a superuser, grant euterpe_{role} to \"{login}\", or give \
-         EUTERPE_DATABASE_URL a login that has it"
+        "the login {login} may not call {function}: give EUTERPE_DATABASE_URL one that has euterpe_{role}; or, if this one \
+         is for nothing else, as a superuser: grant euterpe_{role} to \"{login}\""
     )]
     NotPermitted {
         /// Who we are.
@@ -95,6 +96,22 @@ pub enum StoreError {
 
 /// What a store method gives back.
 pub type Result<T> = std::result::Result<T, StoreError>;
+
+impl StoreError {
+    /// The server is there, and would not let us in: what it said.
+    #[must_use]
+    pub fn turned_away(&self) -> Option<String> {
+        let Self::Unavailable(cause) = self else { return None };
+        let told = cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error()?;
+        Some(told.to_string())
+    }
+
+    /// This login may not do that.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Unexpected(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE))
+    }
+}
 
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {

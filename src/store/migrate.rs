@@ -82,9 +82,26 @@ pub enum MigrateError {
     #[error("in use: {0}\nNothing is lost; run it again when it is quieter.")]
     Busy(String),
 
+    /// The login is that of somebody else.
+    #[error(
+        "this login may not do that: give EUTERPE_DATABASE_URL the one that migrates here, which may act as \
+         euterpe_owner"
+    )]
+    NotOwner(#[source] tokio_postgres::Error),
+
     /// The database could not be reached, or dropped us.
     #[error("cannot talk to the database")]
-    Database(#[from] tokio_postgres::Error),
+    Database(#[source] tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for MigrateError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            Self::NotOwner(error)
+        } else {
+            Self::Database(error)
+        }
+    }
 }
 
 /// What a run did.

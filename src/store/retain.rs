@@ -26,14 +26,15 @@ pub enum Week {
 }
 
 /// Drops every week that ended more than `days` ago and holds nothing unfinished; at most 520 weeks a run.
-pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateError> {
+/// `None`: another run, or a migrator, is at work.
+pub async fn retain(config: &Config, days: i32) -> Result<Option<Vec<Week>>, MigrateError> {
     let (client, connection) = connect(config).await?;
     tokio::spawn(connection);
     // Not while a release is loaded: granting and dropping meet in the catalog, and one of them would fail with "tuple
     // concurrently updated". A migrator waits for us in turn.
     let alone = client.query_one("select pg_try_advisory_lock($1) as mine", &[&MIGRATION_LOCK]).await?;
     if !alone.get::<_, bool>("mine") || !take_turn(&client).await? {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     // Detaching waits for transactions that may still look at the partition. Nobody queues up behind that wait,
     // but it must end: what is left half detached is finished by the next run.
@@ -52,7 +53,7 @@ pub async fn retain(config: &Config, days: i32) -> Result<Vec<Week>, MigrateErro
     }
     // Ends with the session too, but a moment after we have answered.
     client.batch_execute("select pg_advisory_unlock_all()").await?;
-    Ok(weeks)
+    Ok(Some(weeks))
 }
 
 /// Whether this session is the one that may take partitions away, or build on them, until it ends.

@@ -28,7 +28,7 @@ impl Store {
             tracing::warn!(risks = risks.join(", "), "this server may lose accepted jobs");
             return Ok(());
         }
-        Err(StoreError::NotDurable(risks.join(", ")))
+        Err(StoreError::NotDurable(risks))
     }
 
     /// Makes partitions, deletes expired keys, marks absent workers, samples the queues. Empty when somebody

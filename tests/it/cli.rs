@@ -115,6 +115,9 @@ async fn a_kek_is_made_listed_and_replaced() {
     let line = old.say("kek new --id three").out;
     assert!(line.starts_with("kek three ") && line.lines().count() == 1, "{line}");
     assert_eq!(old.say("kek new --id a/b").code, 2);
+    let pepper = old.say("kek new --pepper-only").out;
+    assert!(pepper.starts_with("pepper 1 ") && pepper.lines().count() == 1, "{pepper}");
+    assert!(old.json("kek new --pepper-only").get("kek").is_none(), "for a file that has keys");
     old.json("secret rotate acme");
     for _ in 0..5 {
         sealed_job(&db, &ring(&[("one", 1)])).await;
@@ -124,6 +127,10 @@ async fn a_kek_is_made_listed_and_replaced() {
     let both = Cli::new(&db).with("EUTERPE_KEKS", &keks).with("EUTERPE_ACTIVE_KEK", "two");
     let listed = both.say("kek list").out;
     assert!(listed.contains("old: euterpe kek rewrap"), "{listed}");
+    // Just added, and not active yet: it looks like one that is not needed any more.
+    let added = Cli::new(&db).with("EUTERPE_KEKS", &keks).with("EUTERPE_ACTIVE_KEK", "one");
+    let line = added.say("kek list").out.lines().last().unwrap().to_owned();
+    assert!(line.ends_with("unused: may be taken away, unless it is to become active"), "{line}");
     let said = both.say("kek rewrap --batch 3 --why yearly");
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.out.starts_with("11 rewrapped; every secret"), "{}", said.out);
@@ -192,6 +199,37 @@ async fn a_secret_that_does_not_open_stops_no_rewrap() {
     let expected =
         format!("7 rewrapped; 1 do not open and were left as they are, the first is job/{bad}/storage");
     assert!(said.err.contains(&expected), "{}", said.err);
+}
+
+/// Of two that do not open one is replaced by its requester while the others are rewrapped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rewrap_ends_when_a_secret_that_did_not_open_is_replaced_meanwhile() {
+    let db = TestDb::fresh().await;
+    let bad = sealed_job(&db, &ring(&[("one", 1)])).await;
+    sealed_job(&db, &ring(&[("one", 1)])).await;
+    db.run(&format!(
+        "update euterpe.job_secrets set storage_creds_dek_wrapped =
+                set_byte(storage_creds_dek_wrapped, 20, 255 - get_byte(storage_creds_dek_wrapped, 20))
+          where job_id = '{bad}' and purpose = 'storage';
+         create function public.replaced() returns trigger language plpgsql as $$
+           begin
+             update euterpe.job_secrets set storage_creds_kek_id = 'two'
+              where job_id = '{bad}' and purpose = 'storage';
+             return null;
+           end $$;
+         create trigger replaced after update on euterpe.job_secrets for each row
+           when (new.job_id <> '{bad}') execute function public.replaced()"
+    ))
+    .await;
+    let keks = format!("one:{},two:{}", key_of(1), key_of(2));
+    let both = Cli::new(&db).with("EUTERPE_KEKS", &keks).with("EUTERPE_ACTIVE_KEK", "two");
+    let said = both.say("kek rewrap --batch 1");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "3 rewrapped; every secret is wrapped by an active key\n"),
+        "{}",
+        said.err
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,7 +330,7 @@ async fn keys_are_listed_without_what_is_secret() {
 
     let shown = cli.say("key list").out;
     let line = |n: usize| shown.lines().find(|line| line.contains(id(n))).unwrap();
-    assert!(line(0).ends_with("no end") && !line(0).contains("never"), "{shown}");
+    assert!(line(0).ends_with("  valid") && !line(0).contains("never"), "{shown}");
     assert!(
         line(1).contains("transcode:read  ") && line(1).contains("  never ") && line(1).contains("  ends "),
         "{shown}"
@@ -329,7 +367,7 @@ async fn a_failure_has_its_exit_code_and_says_what_to_do_next() {
         (cli().with("EUTERPE_DATABASE_URL", nowhere), "requester list", 1, "check EUTERPE_DATABASE_URL"),
         (cli().without("EUTERPE_KEKS"), "requester add other", 2, "make a key with `euterpe kek new`"),
         (cli().with("EUTERPE_KEKS", "one:hunter2"), "kek list", 2, "base64 of 32 bytes"),
-        (cli().without("EUTERPE_KEY_PEPPER"), "key add acme", 2, "`euterpe kek new --pepper` makes one"),
+        (cli().without("EUTERPE_KEY_PEPPER"), "key add acme", 2, "`euterpe kek new --pepper-only` makes one"),
     ] {
         let said = cli.say(words);
         assert_eq!(said.code, code, "{words}: {}", said.err);

@@ -115,6 +115,11 @@ async fn a_whole_request_is_handed_over_and_keys_come_from_a_file() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("is accepted"), "{out}");
 
+    fs::write(scene.root.path().join("long.json"), format!("[{}]", " ".repeat(256 * 1024))).unwrap();
+    let long = scene.root.path().join("long.json");
+    let (code, _, err) = say(&cli, &["--request", long.to_str().unwrap(), "--key-file", keys]);
+    assert!(code == 2 && err.contains("is longer than 262144 bytes"), "{err}");
+
     // The same by options, with the credentials where Amazon's own programs look for them.
     let cli = scene
         .cli()
@@ -382,11 +387,50 @@ async fn dead_letters_are_listed_and_redriven_one_by_one_or_all_that_match() {
     db.deliver_all().await;
 }
 
+/// In the middle of three the database goes away: the new id of the first is known nowhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_redriven_is_told_when_the_rest_was_not() {
+    let db = TestDb::fresh().await;
+    let cli = Cli::new(&db);
+    let mut dead = Vec::new();
+    for _ in 0..4 {
+        dead.push(dead_letter(&db, "egress_blocked").await);
+    }
+    // It goes away with the second call of each.
+    db.run(
+        "create function public.goes_away() returns trigger language plpgsql as $$
+           begin
+             if (select count(*) % 2 from euterpe.operator_log) = 1 then
+               raise exception 'shutting down' using errcode = '57P01';
+             end if;
+             return new;
+           end $$;
+         create trigger goes_away before insert on euterpe.operator_log for each row
+           when (new.why = 'again') execute function public.goes_away()",
+    )
+    .await;
+    let said = cli.say(&format!("dead redrive {} {} {} --why again", dead[0], dead[1], dead[2]));
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    let lines: Vec<_> = said.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", said.out);
+    assert!(lines[0].starts_with(&format!("{} is redriven as ", dead[0])), "{}", said.out);
+    assert!(lines[1].starts_with(&format!("{}, and those after it, perhaps not: the database", dead[1])));
+
+    db.run("insert into euterpe.operator_log (at, who, act, target) values (now(), 'a', 'test', 'x')").await;
+    let said = cli.say(&format!("dead redrive {} {} --why again --json", dead[1], dead[2]));
+    let told: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, told.as_array().unwrap().len()), (1, 2), "{told}");
+    assert!(told[0]["redriven_as"].is_string() && told[1]["error"].is_string(), "{told}");
+    db.run("drop trigger goes_away on euterpe.operator_log; drop function public.goes_away()").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_is_asked_whether_it_is_ready() {
     let scene = Scene::new().await;
     let cli = scene.cli();
     assert_eq!(cli.json(&format!("health {}/readyz", scene.api.metrics_url))["is_ready"], true);
+    let lives = cli.say(&format!("health {}/healthz", scene.api.metrics_url)).out;
+    assert!(lives.ends_with("/healthz lives\n"), "it may not be ready: {lives}");
     assert_eq!(cli.say(&format!("health {}/nothing", scene.api.metrics_url)).code, 1);
     let said = cli.say("health http://127.0.0.1:1/readyz");
     assert_eq!((said.code, said.err.contains("EUTERPE_METRICS_LISTEN")), (1, true), "{}", said.err);

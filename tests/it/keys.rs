@@ -1,5 +1,6 @@
 //! Contract §8 and §10 in the database: signing secrets while they are rotated, and KEKs while traffic runs.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use euterpe::crypto::{Binding, Keyring, Secret, open, rewrap, seal};
@@ -9,6 +10,8 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::crypto::ring;
+use crate::support::api::{Api, PEPPER};
+use crate::support::cli::Cli;
 use crate::support::{QUEUE, TestDb, requester, worker};
 
 const DAY: SignedDuration = SignedDuration::from_secs(86_400);
@@ -236,6 +239,53 @@ async fn a_kek_is_rotated_while_traffic_runs() {
     let new = ring(&[("new", 2)]);
     assert_eq!(signing(&store, &new).await, [(1, true, "a signing secret".into())]);
     while work_one(&db, &new).await.is_some() {}
+}
+
+/// docs/security.md, step by step, with the programs. After each roll-out the service starts, and takes what is sealed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kek_is_rotated_by_the_steps_of_the_page() {
+    let (db, dir) = (TestDb::fresh().await, tempfile::tempdir().unwrap());
+    let file = dir.path().join("keys");
+    let path = file.to_str().unwrap();
+    let write = |lines: &[&str]| {
+        std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let unnamed = || Cli::new(&db).without("EUTERPE_KEKS").with("EUTERPE_KEK_FILE", path);
+    let cli = |active: &str| unnamed().with("EUTERPE_ACTIVE_KEK", active);
+    let roll_out = async |active: &str| {
+        let api = Api::start_with(&db, &[("EUTERPE_KEK_FILE", path), ("EUTERPE_ACTIVE_KEK", active)]).await;
+        api.enqueue().await;
+    };
+    let state = |active: &str, id: &str| {
+        let listed = cli(active).say("kek list").out;
+        listed.lines().find(|line| line.starts_with(id)).unwrap_or_else(|| panic!("{listed}")).to_owned()
+    };
+    let line = |id: &str| Cli::new(&db).say(&format!("kek new --id {id}")).out.trim().to_owned();
+    let (old, new, pepper) = (line("old"), line("new"), format!("pepper 1 {PEPPER}"));
+
+    write(&[&old, &pepper]);
+    assert_eq!(cli("old").say("secret rotate acme").code, 0);
+    roll_out("old").await; // 1: named, before there are two
+
+    write(&[&old, &new, &pepper]);
+    let refused = unnamed().say("kek list");
+    assert!(refused.err.contains("EUTERPE_ACTIVE_KEK: is not set"), "why there is a first step");
+    roll_out("old").await; // 2
+    assert!(state("old", "new").contains("unless it is to become active"));
+
+    roll_out("new").await; // 3
+    assert!(
+        state("new", "old").contains("old: euterpe kek rewrap") && state("new", "new").contains("in use")
+    );
+
+    assert_eq!(cli("new").say("kek rewrap").code, 0); // 4
+    assert!(state("new", "old").contains("may be taken away"));
+
+    write(&[&new, &pepper]); // 5
+    roll_out("new").await;
+    assert_eq!(cli("new").json("kek list").as_array().unwrap().len(), 1, "the old one is named nowhere");
+    assert_eq!(cli("new").say("secret show acme").code, 0);
 }
 
 /// The process dies between two batches, and between listing and writing. Whoever comes next begins anew.

@@ -2,6 +2,7 @@
 //! pulls a newer database down.
 
 use euterpe::store::migrate::{MigrateError, migrate, status};
+use euterpe::store::retain::retain;
 use tokio_postgres::Config;
 
 use crate::support::{TestDb, bare_database, connect};
@@ -89,6 +90,15 @@ async fn a_plain_login_is_told_what_it_lacks_and_then_succeeds() {
     let refused = migrate(&plain).await.unwrap_err();
     let MigrateError::NotAllowed { cannot, sql } = refused else { panic!("{refused:?}") };
     assert_eq!(cannot, "act as euterpe_owner");
+
+    // One that may do something else here is told whose work this is.
+    superuser.batch_execute("create schema euterpe; create table euterpe.schema_history ()").await.unwrap();
+    for told in [status(&plain).await.err(), retain(&plain, 90).await.err()] {
+        let told = told.unwrap();
+        assert!(matches!(told, MigrateError::NotOwner(_)), "{told:?}");
+        assert!(told.to_string().contains("which may act as euterpe_owner"), "{told}");
+    }
+    superuser.batch_execute("drop schema euterpe cascade").await.unwrap();
 
     superuser.batch_execute(&sql).await.unwrap();
     let report = migrate(&plain).await.unwrap();

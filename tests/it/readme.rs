@@ -1,7 +1,7 @@
 //! README.md: a stranger who copies its commands succeeds, and whoever stops in the middle leaves nothing behind.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -49,6 +49,20 @@ fn left_of(dir: &TempDir, pid: u32) -> Vec<String> {
         (number != std::process::id() && marks.iter().any(|mark| all.contains(mark.as_str()))).then_some(all)
     });
     said.collect()
+}
+
+/// Its transcode worker.
+fn worker_of(dev: &Child) -> Pid {
+    let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_ours = |pid: &&String| {
+        let stat = stat(pid);
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
+        // The kernel keeps fifteen letters of a name.
+        stat.contains("(euterpe-transco)") && parent == Some(&dev.id().to_string())
+    };
+    let pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let pids: Vec<_> = pids.collect();
+    Pid::from_raw(pids.iter().find(is_ours).unwrap().parse().unwrap()).unwrap()
 }
 
 fn wait(child: &mut Child) -> std::process::ExitStatus {
@@ -114,7 +128,7 @@ fn the_demo_shows_everything_and_leaves_only_its_outputs() {
     let pid = demo.id();
     let output = {
         let mut said = String::new();
-        std::io::Read::read_to_string(&mut demo.stdout.take().unwrap(), &mut said).unwrap();
+        demo.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         said
     };
     assert!(wait(&mut demo).success(), "{output}");
@@ -155,6 +169,59 @@ fn the_demo_may_be_interrupted_at_any_moment() {
     }
 }
 
+/// One of them hangs. Whoever presses Ctrl-C twice has waited long enough.
+#[test]
+fn a_second_ctrl_c_ends_everything_at_once() {
+    let dir = checkout();
+    let mut dev = start(&dir, "dev");
+    let mut lines = BufReader::new(dev.stdout.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("Ctrl-C stops everything")));
+    kill_process(worker_of(&dev), Signal::STOP).unwrap();
+    send(Signal::INT, &dev);
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line == "stopping"));
+    let asked = Instant::now();
+    send(Signal::INT, &dev);
+    assert_eq!(wait(&mut dev).code(), Some(130));
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let gone = Instant::now() + Duration::from_secs(10);
+    while !left_of(&dir, dev.id()).is_empty() {
+        assert!(Instant::now() < gone, "{:?}", left_of(&dir, dev.id()));
+        std::thread::sleep(Duration::from_millis(20)); // Postgres shuts down by itself
+    }
+}
+
+/// Whoever takes a line back at the prompt of psql still has a database.
+#[test]
+fn ctrl_c_at_the_prompt_of_psql_ends_neither_it_nor_its_postgres() {
+    let dir = checkout();
+    let mut script = Command::new("script")
+        .args(["-qefc", &format!("timeout --foreground 60 {EUTERPE} psql -- -X -P pager=off"), "/dev/null"])
+        .current_dir(dir.path())
+        .env("TERM", "dumb")
+        .env_remove("PAGER")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut typed, mut shown) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+    let mut until_shown = |wanted: &str| {
+        let (mut seen, mut byte) = (Vec::new(), [0]);
+        while !String::from_utf8_lossy(&seen).contains(wanted) {
+            let said = || String::from_utf8_lossy(&seen).into_owned();
+            assert_eq!(shown.read(&mut byte).unwrap(), 1, "no {wanted:?} in {}", said());
+            seen.push(byte[0]);
+        }
+    };
+    until_shown("=");
+    typed.write_all(b"select 1 +\x03").unwrap();
+    until_shown("^C");
+    typed.write_all(b"select 40 + 2 as answer;\n").unwrap();
+    until_shown(" 42");
+    typed.write_all(b"\\q\n").unwrap();
+    assert!(wait(&mut script).success());
+    assert_eq!(left_of(&dir, script.id()), Vec::<String>::new());
+}
+
 /// `make demo | head`: it is told so by its first line that nobody reads, and stops in order.
 #[test]
 fn the_demo_may_lose_its_reader() {
@@ -163,7 +230,7 @@ fn the_demo_may_lose_its_reader() {
     drop(demo.stdout.take());
     assert!(!wait(&mut demo).success());
     let mut said = String::new();
-    std::io::Read::read_to_string(&mut demo.stderr.take().unwrap(), &mut said).unwrap();
+    demo.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.starts_with("euterpe: Broken pipe"), "{said}");
     nothing_is_left_of_demo(&dir, demo.id(), "without a reader");
 }

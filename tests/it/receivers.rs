@@ -297,6 +297,18 @@ fn listen(secret: &str, count: usize) -> (Child, String) {
 }
 
 /// The real program, with nothing in its environment.
+/// `euterpe listen | head -n 1`: it ends in order, and who sends is told that nobody has seen it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_whose_reader_has_gone_ends_and_has_seen_nothing() {
+    let mut command = euterpe(&["listen", "--listen", "127.0.0.1:0"]);
+    let (mut child, url) =
+        listening(command.env("EUTERPE_WEBHOOK_SECRET", SigningSecret::generate().expose().as_str()));
+    drop(child.stdout.take());
+    let answer = reqwest::Client::new().post(&url).body("{}").send().await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 fn euterpe(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_euterpe"));
     command.args(words).env_clear();

@@ -6,13 +6,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use indicatif::HumanBytes;
-use rustix::fs::{Access, access, statvfs};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::Check;
 use crate::cli::Context;
 use crate::config;
+use crate::handler::transcode::Workshop;
 use crate::media::{Ffmpeg, Tools};
 
 /// A job's source and its outputs are on the disk at once, and contract §11 begins to count at 1 GB.
@@ -27,6 +27,7 @@ const WELCOME: [(&str, &[&str]); 3] =
 
 pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
     let mut checks = vec![disk(&config::work_dir(context.env), ROOM_BYTES)];
+    let settings = [("EUTERPE_FFMPEG", "ffmpeg"), ("EUTERPE_FFPROBE", "ffprobe")];
     let tools = match config::tools(context.env, 1) {
         Ok(tools) => tools,
         Err(error) => {
@@ -34,13 +35,13 @@ pub(super) async fn look(context: &Context<'_>) -> Vec<Check> {
             return checks;
         }
     };
-    for (name, program) in [("ffmpeg", &tools.ffmpeg), ("ffprobe", &tools.ffprobe)] {
+    for ((setting, name), program) in settings.into_iter().zip([&tools.ffmpeg, &tools.ffprobe]) {
         checks.push(match said(program, "-version").await {
             Ok(text) => Check::good(name, text.lines().next().unwrap_or_default()),
-            Err(problem) => Check::bad(name, problem, "apt-get install ffmpeg, where euterpe-transcode runs"),
+            Err(problem) => Check::bad(name, problem, mend_program(setting, (context.env)(setting))),
         });
     }
-    let is_fine = |name: &str| checks.iter().any(|check| check.name == name && check.is_ok);
+    let is_fine = |name: &str| checks.iter().any(|check| check.name == name && check.is_ok == Some(true));
     let (has_ffmpeg, has_ffprobe) = (is_fine("ffmpeg"), is_fine("ffprobe"));
     if has_ffmpeg {
         checks.push(encoders(&tools.ffmpeg).await);
@@ -70,23 +71,37 @@ async fn cage(tools: Tools) -> Check {
     }
 }
 
-/// The directory itself, or the nearest one above it that exists: the worker makes the rest.
+fn mend_program(setting: &str, value: Option<String>) -> String {
+    const INSTALL: &str = "apt-get install ffmpeg, where euterpe-transcode runs";
+    match value.filter(|value| !value.is_empty()) {
+        Some(value) => {
+            format!("{setting}={value} does not lead to one: set it right, or unset it and {INSTALL}")
+        }
+        None => INSTALL.to_owned(),
+    }
+}
+
+/// As the worker will try it.
 fn disk(dir: &Path, needed: u64) -> Check {
     const NAME: &str = "work directory";
-    let mend = format!("make room or point EUTERPE_WORK_DIR elsewhere: {} are needed", HumanBytes(needed));
-    let Some(there) = dir.ancestors().find(|path| path.is_dir()) else {
-        return Check::bad(NAME, format!("{} cannot be made", dir.display()), mend);
-    };
-    if let Err(error) = access(there, Access::WRITE_OK | Access::EXEC_OK) {
-        return Check::bad(NAME, format!("{} cannot be written to: {error}", there.display()), mend);
-    }
-    match statvfs(there) {
-        Ok(disk) => {
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    match Workshop::try_out(dir) {
+        Ok(free) => {
             let says = format!("{}, {} free", dir.display(), HumanBytes(free));
-            if free >= needed { Check::good(NAME, says) } else { Check::bad(NAME, says, mend) }
+            if free >= needed {
+                return Check::good(NAME, says);
+            }
+            let needed = HumanBytes(needed);
+            Check::bad(
+                NAME,
+                says,
+                format!("make room or point EUTERPE_WORK_DIR elsewhere: {needed} are needed"),
+            )
         }
-        Err(error) => Check::bad(NAME, format!("{}: {error}", there.display()), mend),
+        Err(error) => Check::bad(
+            NAME,
+            format!("cannot work in {}: {error}", dir.display()),
+            "point EUTERPE_WORK_DIR at a directory that this user may make or write to",
+        ),
     }
 }
 
@@ -124,7 +139,7 @@ async fn said(program: &Path, argument: &str) -> Result<String, String> {
     match timeout(PATIENCE, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(Ok(output)) => Err(format!("{name} {argument} ended with {}", output.status)),
-        Ok(Err(error)) => Err(format!("cannot be started: {error}")),
+        Ok(Err(error)) => Err(format!("{name} cannot be started: {error}")),
         Err(_) => Err(format!("{name} {argument} did not end in {} s", PATIENCE.as_secs())),
     }
 }
@@ -136,8 +151,13 @@ mod tests {
     #[test]
     fn a_disk_without_room_is_named_and_a_directory_may_still_have_to_be_made() {
         let dir = std::env::temp_dir().join("not-yet/there");
-        assert!(disk(&dir, 1).is_ok);
+        assert_eq!(disk(&dir, 1).is_ok, Some(true));
+        assert!(!dir.parent().is_some_and(Path::exists), "nothing is left of it");
         let full = disk(&dir, u64::MAX);
-        assert!(!full.is_ok && full.says.contains("not-yet/there") && full.mend.contains("EUTERPE_WORK_DIR"));
+        assert!(
+            full.is_ok == Some(false)
+                && full.says.contains("not-yet/there")
+                && full.mend.contains("EUTERPE_WORK_DIR")
+        );
     }
 }

@@ -59,6 +59,17 @@ impl Workshop {
         Ok(Self { root, dir, spare, promised, was_open: AtomicBool::new(true), _lock: lock })
     }
 
+    /// What [`Workshop::open`] would meet at `root`: the bytes that are free there. Nothing is left of the attempt.
+    pub fn try_out(root: &Path) -> io::Result<u64> {
+        let root = &std::path::absolute(root)?;
+        let missing: Vec<_> = root.ancestors().take_while(|path| !path.exists()).collect();
+        let tried = try_below(root);
+        for dir in missing {
+            let _ = fs::remove_dir(dir); // a worker that has begun here meanwhile keeps it
+        }
+        tried
+    }
+
     /// A directory for one attempt. Whoever begins a job may be taking over from one who died: tidies up first.
     pub fn dir_for(&self, claim: &Claim) -> io::Result<WorkDir> {
         let door = lock_file(&self.root.join("lock"))?;
@@ -182,6 +193,21 @@ impl Drop for Promise {
     }
 }
 
+fn try_below(root: &Path) -> io::Result<u64> {
+    DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    insist_on_ours(root)?;
+    // Never made here: whoever made it may be waiting for it.
+    let door = root.join("lock");
+    if door.exists() {
+        OpenOptions::new().write(true).open(&door)?;
+    }
+    let dir = root.join(format!("w-{}", Uuid::new_v4().simple()));
+    DirBuilder::new().mode(0o700).create(&dir)?;
+    let free = statvfs(&dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    fs::remove_dir(&dir)?;
+    Ok(free?)
+}
+
 /// A directory below /tmp may have been made by anybody, who could then exchange what is in it.
 fn insist_on_ours(root: &Path) -> io::Result<()> {
     let about = fs::metadata(root)?;
@@ -253,6 +279,25 @@ mod tests {
         assert!(!promise.grow(free * 2).expect("a disk"));
         assert_eq!((promise.bytes(), *shop.promised()), (2000, 2000));
         assert!(!shop.could_hold(u64::MAX / 2).expect("a disk"));
+    }
+
+    /// A doctor leaves nothing, and says what a worker would meet.
+    #[test]
+    fn what_is_tried_out_is_as_it_was_before() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (new, file) = (root.path().join("not/yet"), root.path().join("file"));
+        assert!(Workshop::try_out(&new).expect("room") > 0);
+        assert!(!root.path().join("not").exists());
+        fs::write(&file, "").expect("a file");
+        for wrong in [&file, &file.join("below")] {
+            let spare = Spare { disk: 0, memory: 0 };
+            let worker = Workshop::open(wrong, spare).expect_err("no directory").to_string();
+            assert_eq!(Workshop::try_out(wrong).expect_err("no directory").to_string(), worker);
+        }
+        let shop = workshop(root.path());
+        Workshop::try_out(root.path()).expect("room");
+        assert!(shop.dir.exists());
+        assert_eq!(fs::read_dir(root.path()).expect("a directory").count(), 3, "lock, file, its own");
     }
 
     #[test]

@@ -136,6 +136,10 @@ fn command(database: &str, settings: &[(&str, &str)]) -> Command {
         .envs(settings.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
+    // Both would be one too many.
+    if settings.iter().any(|(name, _)| *name == "EUTERPE_KEK_FILE") {
+        command.env_remove("EUTERPE_KEKS").env_remove("EUTERPE_KEY_PEPPER");
+    }
     command
 }
 
