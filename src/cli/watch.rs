@@ -1,5 +1,6 @@
 //! `euterpe watch`: follows one job over HTTP until it has ended.
 
+use std::io::{Write, stderr};
 use std::time::Duration;
 
 use hyper::Method;
@@ -44,7 +45,7 @@ pub(super) async fn until_the_end(
 ) -> Result<Report, Failure> {
     let mut progress = Progress::new(context.json);
     loop {
-        let document = look(api, job_id).await?;
+        let document = look(api, job_id, context.json).await?;
         let job: StatusDocument = serde_json::from_value(document.clone())
             .map_err(|_| Failure::Failed(format!("{} does not answer as euterpe-api does", api.base)))?;
         progress.show(&job);
@@ -56,8 +57,9 @@ pub(super) async fn until_the_end(
 }
 
 /// The job as it is when it moves, or in a second. A service that is away for a moment, or busy, is asked again.
-async fn look(api: &Api, job_id: JobId) -> Result<Value, Failure> {
+async fn look(api: &Api, job_id: JobId, is_silent: bool) -> Result<Value, Failure> {
     let (path, end) = (format!("/transcode/status?job_id={job_id}&wait=1"), Instant::now() + PATIENCE);
+    let mut is_told = is_silent;
     loop {
         let met = api.ask(Method::GET, &path, &[], None).await;
         let wait = match &met {
@@ -66,7 +68,13 @@ async fn look(api: &Api, job_id: JobId) -> Result<Value, Failure> {
             Err(_) => None,
         };
         match wait {
-            Some(wait) if Instant::now() + wait < end => sleep(wait).await,
+            Some(wait) if Instant::now() + wait < end => {
+                if !is_told {
+                    let _ = writeln!(stderr(), "no answer; asking again for {} s", PATIENCE.as_secs());
+                    is_told = true;
+                }
+                sleep(wait).await;
+            }
             _ => return met?.good(),
         }
     }
@@ -87,9 +95,11 @@ fn ended(job: &StatusDocument, document: Value) -> Report {
     }
     let error =
         job.error.as_ref().map_or(String::new(), |error| format!(": {}: {}", error.code, error.message));
-    let is_exhausted = job.error.as_ref().is_some_and(|error| error.code == NEEDS_CREDENTIALS);
+    // What it was sent with has been deleted, and only its requester has more.
+    let needs_credentials =
+        job.credential_version > 0 || job.error.as_ref().is_some_and(|error| error.code == NEEDS_CREDENTIALS);
     let (next, code) = match status.as_str() {
-        "dead_letter" if is_exhausted => (job::HAND_OVER.to_owned(), DEAD_LETTER),
+        "dead_letter" if needs_credentials => (job::HAND_OVER.to_owned(), DEAD_LETTER),
         "dead_letter" => (format!("euterpe dead redrive {job_id}"), DEAD_LETTER),
         _ => (format!("euterpe retry {job_id}"), FAILED),
     };

@@ -45,6 +45,10 @@ impl Secrets {
         let found: Vec<_> = if let Some(who) = &self.requester {
             let (keys, store) = (context.keyring()?, context.store().await?);
             let stored = store.read_signing_secrets(std::slice::from_ref(who)).await?;
+            if stored.is_empty() {
+                let says = format!("there is no requester {who} with a signing secret");
+                return Err(Failure::NotFound(says).and("`euterpe requester list` shows who there is"));
+            }
             stored.iter().map(|one| opened(&keys, one)).collect::<Result<_, _>>()?
         } else {
             let parsed: Result<_, _> = self.secret.iter().map(|text| SigningSecret::parse(text)).collect();

@@ -236,6 +236,7 @@ async fn how_a_watched_job_ended_is_the_exit_code() {
     for (fault, code, next) in [
         ("media_unreadable", 5, "euterpe retry JOB\n"),
         ("egress_blocked", 6, "euterpe dead redrive JOB\n"),
+        ("decrypt_failed", 6, "new `credentials` with POST /transcode/retry"),
         ("credential_refresh_exhausted", 6, "new `credentials` with POST /transcode/retry"),
     ] {
         let job_id = scene.accepted().await;
@@ -243,6 +244,12 @@ async fn how_a_watched_job_ended_is_the_exit_code() {
         step(&scene, &pod, claim, JobStatus::Fetching).await;
         let (child, mut lines) = watching(&cli, job_id);
         hear(&mut lines, "fetching");
+        if fault == "egress_blocked" {
+            // As if it had been sent without credentials: then a person can redrive it.
+            let without =
+                format!("update euterpe.inbox_jobs set credential_version = 0 where job_id = '{job_id}'");
+            scene.db.run(&without).await;
+        }
         let met = JobFailure { code: fault.into(), ..JobFailure::default() };
         store.fail_jobs(&pod, &[(claim, met)]).await.unwrap();
         let ended = child.wait_with_output().unwrap();

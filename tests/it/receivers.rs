@@ -417,7 +417,7 @@ async fn a_ping_is_signed_with_the_secrets_of_a_requester() {
 
     // Who has none, and who is not there, is told what to do; nothing is sent unsigned.
     let (code, _, says) = ping(&receiver.url(), "nobody");
-    assert!(code == 2 && says.contains("name a --requester that has one"), "{code} {says}");
+    assert!(code == 3 && says.contains("`euterpe requester list`"), "{code} {says}");
     words.extend(["--secret", "whsec_x"]);
     let both = of_acme(&words).output().unwrap();
     assert_eq!(both.status.code(), Some(2), "{}", String::from_utf8_lossy(&both.stderr));

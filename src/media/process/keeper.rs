@@ -160,7 +160,7 @@ async fn tend(
     let status = ended?;
     let was_cut = work.speaks == Speaks::Progress && !watch.saw_end();
     let cut = || was_cut.then(|| MediaError::new("encode_failed", "ffmpeg ended before its work was done"));
-    let failure = meaning(status, &said, is_full(work.dir.path())).or_else(cut);
+    let failure = meaning(status, &said, is_full(work.dir.path()), watch.may_be_spent()).or_else(cut);
     Ok(Finished { failure, answer, said })
 }
 

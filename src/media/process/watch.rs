@@ -20,12 +20,22 @@ pub(super) struct Watch {
     at: Beat,
     /// When an output was last written to.
     written: Option<SystemTime>,
+    /// Processor time at the last look, and when that was.
+    spent: (Duration, Instant),
 }
 
 impl Watch {
     pub(super) fn new(caps: Caps, is_heard: bool) -> Self {
         let now = Instant::now();
-        Self { caps, is_heard, started: now, advanced: now, at: Beat::default(), written: None }
+        Self {
+            caps,
+            is_heard,
+            started: now,
+            advanced: now,
+            at: Beat::default(),
+            written: None,
+            spent: (Duration::ZERO, now),
+        }
     }
 
     pub(super) fn hear(&mut self, beat: Beat) {
@@ -40,9 +50,18 @@ impl Watch {
         self.at.is_end
     }
 
+    /// Whether it can have used up its processor time by now: the kernel tells it so, and it may end between two looks.
+    pub(super) fn may_be_spent(&self) -> bool {
+        let (seen, at) = self.spent;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = at.elapsed().saturating_mul(u32::try_from(cores).unwrap_or(u32::MAX));
+        seen.saturating_add(most) >= self.caps.cpu
+    }
+
     /// What it must be stopped for, if anything.
     pub(super) fn breach(&mut self, pid: u32, out: &Path) -> Option<MediaError> {
         let (usage, outputs) = (Usage::of(pid).unwrap_or_default(), Outputs::below(out));
+        self.spent = (usage.cpu, Instant::now());
         // The index of a large mp4 is put in front after the last picture: much is written, and nothing is told.
         if outputs.written > self.written {
             (self.written, self.advanced) = (outputs.written, Instant::now());
