@@ -246,8 +246,10 @@ async fn how_a_watched_job_ended_is_the_exit_code() {
         hear(&mut lines, "fetching");
         if fault == "egress_blocked" {
             // As if it had been sent without credentials: then a person can redrive it.
-            let without =
-                format!("update euterpe.inbox_jobs set credential_version = 0 where job_id = '{job_id}'");
+            let without = format!(
+                "delete from euterpe.job_secrets where job_id = '{job_id}' and purpose = 'storage';
+                 update euterpe.inbox_jobs set credential_version = 0 where job_id = '{job_id}'"
+            );
             scene.db.run(&without).await;
         }
         let met = JobFailure { code: fault.into(), ..JobFailure::default() };
