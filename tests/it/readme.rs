@@ -195,7 +195,12 @@ fn a_second_ctrl_c_ends_everything_at_once() {
 fn ctrl_c_at_the_prompt_of_psql_ends_neither_it_nor_its_postgres() {
     let dir = checkout();
     let mut script = Command::new("script")
-        .args(["-qefc", &format!("timeout --foreground 60 {EUTERPE} psql -- -X -P pager=off"), "/dev/null"])
+        // exec: a shell in between would take the Ctrl-C for itself, too.
+        .args([
+            "-qefc",
+            &format!("exec timeout --foreground 60 {EUTERPE} psql -- -X -P pager=off"),
+            "/dev/null",
+        ])
         .current_dir(dir.path())
         .env("TERM", "dumb")
         .env_remove("PAGER")
