@@ -301,7 +301,14 @@ async fn s3_on_ones_own_machine_works_as_it_is_written() {
         .replace("127.0.0.1:8333", &format!("127.0.0.1:{port}"))
         .replace("target/debug", programs.to_str().unwrap());
     let run = tokio::process::Command::new("timeout")
-        .args(["120", "bash", "-euo", "pipefail", "-c", &format!("trap 'kill $(jobs -p)' EXIT\n{script}")])
+        .args([
+            "120",
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            &format!("trap 'kill -KILL $(jobs -p)' EXIT\n{script}"),
+        ])
         .current_dir(dir.path())
         .env("HOME", dir.path())
         .env("MEDIA", plant.files())

@@ -22,9 +22,10 @@ fn checkout() -> TempDir {
     dir
 }
 
+/// Should the test fail, it goes with the thread of the test.
 fn start(dir: &TempDir, command: &str) -> Child {
-    Command::new(EUTERPE)
-        .arg(command)
+    Command::new("/usr/bin/setpriv")
+        .args(["--pdeathsig=TERM", EUTERPE, command])
         .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
