@@ -1,8 +1,8 @@
 //! Holding on while working: one heartbeat per process for all items in hand, in a task of its own.
 //!
-//! Three beats per lease, so that two may fail before it lapses. Only the database's word ends work early: told that
-//! a claim is stale or cancelled, the work is stopped. While the database is away the work goes on and the beats go on
-//! trying; but nothing may be published until a claim has been proven again ([`Held::prove`]).
+//! At least three beats per lease, so that two may fail before it lapses. Only the database's word ends work early: told
+//! that a claim is stale or cancelled, the work is stopped. While the database is away the work goes on and the beats go
+//! on trying; but nothing may be published until a claim has been proven again ([`Held::prove`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// With three beats.
+    /// With three beats, the fewest there are.
     #[must_use]
     pub fn of(length: Duration) -> Self {
         Self { length, beat_every: length / 3 }

@@ -149,7 +149,8 @@ fn unopened(error: &OpenError) -> Unsent {
     }
 }
 
-/// One line and three numbers per attempt. The origin may be shown, the rest of the url may not.
+/// One line and two numbers per attempt; what followed is counted where the database's answer is read. The origin may be
+/// shown, the rest of the url may not.
 fn tell(event: &ClaimedEvent, outcome: &str, met: &Delivery) {
     metrics::counter!("euterpe_delivery_attempts_total", "met" => outcome.to_owned()).increment(1);
     if met.http_status.is_some() {
