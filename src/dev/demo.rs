@@ -50,7 +50,7 @@ async fn open_and_show(plot: Plot, stop: impl Future<Output = ()>) -> anyhow::Re
         shown = show(&mut house) => shown,
         () = &mut stop => Err(anyhow::anyhow!("interrupted")),
     };
-    house.close().await?;
+    house.close(super::interrupted()?).await;
     shown
 }
 

@@ -1,7 +1,6 @@
 //! All of Euterpe on one machine: a private Postgres, the API, both workers, and somebody who uses them.
 
 use std::fs;
-use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -136,10 +135,10 @@ impl House {
         self.tenants.iter_mut().try_for_each(Tenant::check)
     }
 
-    /// Stops everything, workers first, the database last. Whoever asks again meanwhile will not wait: then this ends the
-    /// process.
-    pub(super) async fn close(self) -> io::Result<()> {
-        let mut again = pin!(super::interrupted()?);
+    /// Stops everything, workers first, the database last. Whoever asks `again` meanwhile will not wait: then this ends
+    /// the process.
+    pub(super) async fn close(self, again: impl Future<Output = ()>) {
+        let mut again = pin!(again);
         let Self { tenants, cluster, .. } = self;
         tenants.iter().for_each(Tenant::ask_to_stop);
         let all_stopped = async {
@@ -154,7 +153,7 @@ impl House {
             () = &mut again => std::process::exit(130),
         }
         tokio::select! {
-            _ = tokio::task::spawn_blocking(move || cluster.stop()) => Ok(()),
+            _ = tokio::task::spawn_blocking(move || cluster.stop()) => {}
             () = &mut again => std::process::exit(130),
         }
     }

@@ -30,8 +30,10 @@ pub async fn dev() -> anyhow::Result<()> {
         ended = stay(&mut house) => ended,
         () = &mut stop => Ok(()),
     };
+    // Listened for before it is said: whoever reads it may press Ctrl-C at once.
+    let again = super::interrupted()?;
     let told = tell("stopping");
-    house.close().await?;
+    house.close(again).await;
     stayed?;
     Ok(told?)
 }
